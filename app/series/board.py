@@ -1,0 +1,234 @@
+"""The window's picture of the engine: events go in, rows and backend views come out. No Qt.
+
+Only `Board.apply` writes; panels read. `apply` returns which topics changed, so that a panel
+repaints only when something it shows has moved.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from engine.events import (
+    BackendInfo,
+    BackendLoad,
+    BackendState,
+    BackendStatus,
+    BlockChange,
+    BlockState,
+    BurstDone,
+    BurstStarted,
+    EngineFailed,
+    EngineReady,
+    Event,
+    ModelLoaded,
+    Notice,
+    RequestArrived,
+    RequestDone,
+    RequestRouted,
+    SetupStep,
+    StepDone,
+    StepReport,
+    TextOut,
+)
+from engine.receipt import Receipt
+from engine.request import FinishReason, RequestId, RequestState
+
+KEPT_REQUESTS = 2_000
+KEPT_STEPS = 4_000
+
+
+@dataclass(slots=True)
+class RequestRow:
+    """One request as the table, the charts and the signatures show it."""
+
+    request_id: RequestId
+    number: int
+    run_id: str | None
+    prompt_tokens: int
+    max_new_tokens: int
+    arrival_s: float
+    state: RequestState = RequestState.QUEUED
+    backend: str | None = None
+    receipt: Receipt | None = None
+    cached_tokens: int | None = None  # true match; None until admitted
+    slot: int = -1
+    admitted_s: float | None = None
+    first_token_s: float | None = None
+    finished_s: float | None = None
+    token_times_s: list[float] = field(default_factory=list)
+    output_tokens: int = 0
+    reason: FinishReason | None = None
+    message: str = ""
+
+
+@dataclass(slots=True)
+class BackendView:
+    """One backend: what is fixed, its last load, its KV blocks and its recent steps."""
+
+    info: BackendInfo
+    state: BackendState
+    message: str = ""
+    load: BackendLoad = field(default_factory=BackendLoad)
+    blocks: dict[int, BlockChange] = field(default_factory=dict)  # blocks that are not free
+    evicted: dict[int, float] = field(default_factory=dict)  # block -> time of eviction
+    changed_blocks: set[int] = field(default_factory=set)  # since the KV map last cleared it
+    steps: deque[StepReport] = field(default_factory=lambda: deque(maxlen=KEPT_STEPS))
+    last_step: StepReport | None = None  # with rows; None before the first
+
+    def counts(self) -> dict[BlockState, int]:
+        """Blocks per state; free is what is left of the pool."""
+        out = dict.fromkeys(BlockState, 0)
+        for change in self.blocks.values():
+            out[change.state] += 1
+        out[BlockState.FREE] = self.info.kv_blocks - sum(out.values())
+        return out
+
+
+@dataclass(slots=True)
+class RunView:
+    """The burst on the screen: the running one, else the last."""
+
+    started: BurstStarted
+    done: BurstDone | None = None
+
+
+class Board:
+    """Everything the panels read. Times are engine seconds (time.monotonic)."""
+
+    def __init__(self) -> None:
+        self.model: ModelLoaded | None = None
+        self.setup: dict[str, SetupStep] = {}
+        self.ready = False
+        self.failure: str | None = None
+        self.backends: dict[str, BackendView] = {}
+        self.requests: dict[RequestId, RequestRow] = {}  # in order of arrival
+        self.texts: dict[RequestId, list[str]] = {}  # chat requests only; the prompt panel takes them
+        self.run: RunView | None = None
+        self.notices: deque[Notice] = deque(maxlen=100)
+        self.last_receipt: Receipt | None = None
+
+    def run_rows(self) -> list[RequestRow]:
+        """Requests of the burst on the screen, or every typed request where there was no burst."""
+        run_id = self.run.started.run_id if self.run else None
+        return [r for r in self.requests.values() if r.run_id == run_id]
+
+    def ranked(self) -> list[BackendView]:
+        """Slowest first, as the window places them from left to right."""
+        return sorted(self.backends.values(), key=lambda b: -b.info.rank)
+
+    def apply(self, events: list[Event]) -> set[str]:
+        """Take events in order. Returns changed topics out of
+        {"setup", "model", "backends", "requests", "routing", "text", "run", "notices"}."""
+        topics: set[str] = set()
+        for event in events:
+            self._apply_one(event, topics)
+        return topics
+
+    def _apply_one(self, event: Event, topics: set[str]) -> None:
+        match event:
+            case StepDone(report):
+                self._step(report)
+                topics |= {"backends", "requests"}
+            case TextOut(request_id, text):
+                row = self.requests.get(request_id)
+                if row is not None and row.run_id is None:
+                    self.texts.setdefault(request_id, []).append(text)
+                    topics.add("text")
+            case RequestArrived():
+                self.requests[event.request_id] = RequestRow(
+                    event.request_id,
+                    event.number,
+                    event.run_id,
+                    event.prompt_tokens,
+                    event.max_new_tokens,
+                    event.arrival_s,
+                )
+                while len(self.requests) > KEPT_REQUESTS:
+                    del self.requests[next(iter(self.requests))]
+                topics.add("requests")
+            case RequestRouted(receipt):
+                self.last_receipt = receipt
+                row = self.requests.get(receipt.request_id)
+                if row is not None:
+                    row.receipt, row.backend = receipt, receipt.chosen
+                topics |= {"routing", "requests"}
+            case RequestDone():
+                self._done(event)
+                topics |= {"requests", "text"}
+            case BackendStatus(info, state, message):
+                view = self.backends.get(info.name)
+                if view is None:
+                    self.backends[info.name] = BackendView(info, state, message)
+                else:
+                    view.info, view.state, view.message = info, state, message
+                    if state in (BackendState.STOPPED, BackendState.LOADING):
+                        view.load = BackendLoad()
+                        view.changed_blocks |= set(view.blocks)
+                        view.blocks.clear()
+                topics.add("backends")
+            case BurstStarted():
+                self.run = RunView(event)
+                topics |= {"run", "requests", "routing"}
+            case BurstDone():
+                if self.run is not None and self.run.started.run_id == event.run_id:
+                    self.run.done = event
+                topics.add("run")
+            case ModelLoaded():
+                self.model = event
+                topics.add("model")
+            case SetupStep():
+                self.setup[event.key] = event
+                topics.add("setup")
+            case Notice():
+                self.notices.append(event)
+                topics.add("notices")
+            case EngineReady():
+                self.ready = True
+                topics |= {"setup", "model"}
+            case EngineFailed(message):
+                self.failure = message
+                topics |= {"setup", "notices"}
+
+    def _step(self, report: StepReport) -> None:
+        view = self.backends.get(report.backend)
+        if view is None:
+            return
+        view.load = report.load
+        if report.decode_rows or report.prefill_tokens:
+            view.last_step = report
+            view.steps.append(report)
+        for change in report.blocks:
+            view.changed_blocks.add(change.block)
+            if change.evicted:
+                view.evicted[change.block] = report.finished_s
+            if change.state is BlockState.FREE:
+                view.blocks.pop(change.block, None)
+            else:
+                view.blocks[change.block] = change
+        for admission in report.admitted:
+            row = self.requests.get(admission.request_id)
+            if row is not None:
+                row.admitted_s, row.slot = admission.time_s, admission.slot
+                row.cached_tokens, row.state = admission.cached_tokens, RequestState.PREFILL
+        for request_id, cached in report.cache_hits:
+            row = self.requests.get(request_id)
+            if row is not None:
+                row.cached_tokens = cached
+        for request_id, _token in report.tokens:
+            row = self.requests.get(request_id)
+            if row is None or row.state is RequestState.FINISHED:
+                continue
+            if row.first_token_s is None:
+                row.first_token_s = report.finished_s
+            row.state = RequestState.DECODING
+            row.token_times_s.append(report.finished_s)
+            row.output_tokens += 1
+
+    def _done(self, event: RequestDone) -> None:
+        row = self.requests.get(event.request_id)
+        if row is None:
+            return
+        row.state, row.reason, row.message = RequestState.FINISHED, event.reason, event.message
+        row.backend = event.backend or row.backend
+        row.cached_tokens, row.output_tokens = event.cached_tokens, event.output_tokens
+        row.finished_s, row.slot = event.timings.finished_s, -1
+        row.first_token_s, row.admitted_s = event.timings.first_token_s, event.timings.admitted_s

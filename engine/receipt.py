@@ -1,0 +1,59 @@
+"""Receipts: everything the router knew and computed when it chose a backend."""
+
+from dataclasses import dataclass
+
+from engine.request import BackendName, RequestId
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One backend as the router saw it. Token counts are remaining work, split by whose it is."""
+
+    backend: BackendName
+    score: float | None  # the policy's own score; the lowest wins; None = not eligible or unknown
+    score_s: float | None  # isolated-rates price in seconds; None while not calibrated
+    active: int  # requests in slots
+    queued: int  # requests waiting, those still on their way included
+    cached_tokens: int  # prompt tokens of the incoming request believed cached there
+    own_prefill_tokens: int
+    own_decode_tokens: int
+    active_prefill_tokens: int
+    active_decode_tokens: int
+    queued_prefill_tokens: int
+    queued_decode_tokens: int
+    prefill_rate: float | None  # tok/s
+    decode_rate: float | None  # tok/s
+
+    @property
+    def prefill_tokens(self) -> int:
+        return self.own_prefill_tokens + self.active_prefill_tokens + self.queued_prefill_tokens
+
+    @property
+    def decode_tokens(self) -> int:
+        return self.own_decode_tokens + self.active_decode_tokens + self.queued_decode_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The decision for one request. `reason` is one short sentence for people."""
+
+    request_id: RequestId
+    policy: str
+    unit: str  # of Candidate.score: "s", "requests", "" (forced, round-robin)
+    chosen: BackendName
+    reason: str
+    time_s: float
+    candidates: tuple[Candidate, ...]
+    moved_from: BackendName | None = None  # set when the request was re-routed after a backend died
+
+    def candidate(self, backend: str) -> Candidate | None:
+        return next((c for c in self.candidates if c.backend == backend), None)
+
+    @property
+    def margin(self) -> float | None:
+        """Best rejected score minus the chosen one; None unless both are known."""
+        chosen = self.candidate(self.chosen)
+        others = [c.score for c in self.candidates if c.backend != self.chosen and c.score is not None]
+        if chosen is None or chosen.score is None or not others:
+            return None
+        return min(others) - chosen.score
