@@ -7,6 +7,7 @@ repaints only when something it shows has moved.
 from collections import deque
 from dataclasses import dataclass, field
 
+from app.series.throughput import Throughput
 from engine.events import (
     BackendInfo,
     BackendLoad,
@@ -105,11 +106,32 @@ class Board:
         self.run: RunView | None = None
         self.notices: deque[Notice] = deque(maxlen=100)
         self.last_receipt: Receipt | None = None
+        self.throughput = Throughput()
 
     def run_rows(self) -> list[RequestRow]:
         """Requests of the burst on the screen, or every typed request where there was no burst."""
         run_id = self.run.started.run_id if self.run else None
         return [r for r in self.requests.values() if r.run_id == run_id]
+
+    def shown_rows(self) -> list[RequestRow]:
+        """What charts and table show: the burst while it runs; afterwards whatever came last, the
+        burst or the typed prompts. A prompt typed during a burst must not push the burst away."""
+        newest = next(reversed(self.requests.values()), None)
+        if newest is None or newest.run_id is not None or (self.run and self.run.done is None):
+            return self.run_rows()
+        return [r for r in self.requests.values() if r.run_id is None]
+
+    def labels(self) -> dict[str, str]:
+        """Name of a backend -> the word on the screen."""
+        return {name: view.info.label for name, view in self.backends.items()}
+
+    def ranks(self) -> dict[str, int]:
+        """Name of a backend -> its rank, which is its shape and colour."""
+        return {name: view.info.rank for name, view in self.backends.items()}
+
+    def busy(self) -> tuple[str, ...]:
+        """Backends with unfinished requests."""
+        return tuple(name for name, view in self.backends.items() if view.load.requests)
 
     def ranked(self) -> list[BackendView]:
         """Slowest first, as the window places them from left to right."""
@@ -142,6 +164,8 @@ class Board:
                     event.max_new_tokens,
                     event.arrival_s,
                 )
+                if self.throughput.origin_s is None:
+                    self.throughput.restart(event.arrival_s)
                 while len(self.requests) > KEPT_REQUESTS:
                     del self.requests[next(iter(self.requests))]
                 topics.add("requests")
@@ -167,6 +191,7 @@ class Board:
                 topics.add("backends")
             case BurstStarted():
                 self.run = RunView(event)
+                self.throughput.restart(event.start_s)
                 topics |= {"run", "requests", "routing"}
             case BurstDone():
                 if self.run is not None and self.run.started.run_id == event.run_id:
@@ -217,11 +242,16 @@ class Board:
             row = self.requests.get(request_id)
             if row is None or row.state is RequestState.FINISHED:
                 continue
+            since_s = row.token_times_s[-1] if row.token_times_s else row.admitted_s
+            self.throughput.add(
+                report.backend, report.started_s if since_s is None else since_s, report.finished_s
+            )
             if row.first_token_s is None:
                 row.first_token_s = report.finished_s
             row.state = RequestState.DECODING
             row.token_times_s.append(report.finished_s)
             row.output_tokens += 1
+        self.throughput.step(report.backend, report.finished_s)
 
     def _done(self, event: RequestDone) -> None:
         row = self.requests.get(event.request_id)
@@ -232,3 +262,5 @@ class Board:
         row.cached_tokens, row.output_tokens = event.cached_tokens, event.output_tokens
         row.finished_s, row.slot = event.timings.finished_s, -1
         row.first_token_s, row.admitted_s = event.timings.first_token_s, event.timings.admitted_s
+        if event.timings.token_times_s:
+            row.token_times_s = list(event.timings.token_times_s)
