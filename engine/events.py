@@ -82,6 +82,7 @@ class StepReport:
     decode_rows: int = 0  # n
     context_tokens: int = 0  # K
     prefill_tokens: int = 0  # P
+    prefill_chunks: int = 0
     prefill_attention: float = 0.0  # C
     overhead_s: float = 0.0  # scheduling and bookkeeping around the forward pass
     tokens: tuple[tuple[RequestId, int], ...] = ()

@@ -1,7 +1,7 @@
 """A request: its prompt, its sampling parameters and its life. Plain data, no torch."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NewType
 
@@ -75,21 +75,28 @@ class Request:
     sampling: SamplingParams
     arrival_s: float  # when it was submitted, on the engine's clock
     tag: str = ""  # class for the output-length estimate; "" when unknown
+    context_cut: bool = False  # max_new_tokens was cut to what the context leaves
 
     @property
     def prompt_tokens(self) -> int:
         return len(self.prompt)
 
     def fitted(self, context_tokens: int) -> "Request":
-        """This request, refused if its prompt fills the context of `context_tokens`."""
+        """This request with `max_new_tokens` cut to what the context leaves; it then ends with `context`.
+
+        Raises `PromptError` for an empty prompt and for one that leaves no room at all.
+        """
         if not self.prompt:
             raise PromptError("The prompt is empty: write something to answer.")
-        if len(self.prompt) >= context_tokens:
+        room = context_tokens - len(self.prompt)
+        if room < 1:
             raise PromptError(
                 f"The prompt has {len(self.prompt):,} tokens and the context holds {context_tokens:,}: "
                 "shorten the prompt or load the model with a longer context."
             )
-        return self
+        if self.sampling.max_new_tokens <= room:
+            return self
+        return replace(self, sampling=replace(self.sampling, max_new_tokens=room), context_cut=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,10 @@ class Batch:
         return sum(r.length for r in self.rows if not r.is_decode)
 
     @property
+    def prefill_chunks(self) -> int:
+        return sum(1 for r in self.rows if not r.is_decode)
+
+    @property
     def prefill_attention(self) -> float:
         """C of the step-time model: sum over chunks of length x (start + length / 2)."""
         return sum(r.length * (r.start + r.length / 2) for r in self.rows if not r.is_decode)

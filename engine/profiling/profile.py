@@ -1,0 +1,120 @@
+"""Hardware profiles: what is known of a pair of backends, as data. Torch-free."""
+
+import json
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from engine.errors import ProfileError, UnknownNameError
+from engine.profiling.step_time import StepTimeModel
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Isolated rates in tokens per second, of a request of 512 in and 128 out, alone on its backend."""
+
+    prefill: float
+    decode: float
+
+    @property
+    def isolated_s(self) -> float:
+        """Seconds for 512 in and 128 out: the order of speed between backends."""
+        return 512 / self.prefill + 128 / self.decode
+
+
+@dataclass(frozen=True, slots=True)
+class BackendProfile:
+    """Timings of one backend of a profile."""
+
+    name: str
+    kind: str  # "cpu" or "gpu"
+    device_name: str
+    slots: int
+    kv_blocks: int
+    block_bytes: int
+    rates: Rates
+    steps: StepTimeModel
+    assumed: tuple[str, ...] = ()  # entries of the profile that rest on no published figure
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    name: str
+    title: str  # for the EMULATED mark: "Apple M2, published timings"
+    source: str
+    backends: tuple[BackendProfile, ...]
+
+    def backend(self, name: str) -> BackendProfile:
+        for backend in self.backends:
+            if backend.name == name:
+                return backend
+        raise UnknownNameError(f"backend of profile {self.name}", name, [b.name for b in self.backends])
+
+
+def _number(data: dict[str, Any], key: str, where: str) -> float:
+    value = data.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
+        raise ProfileError(f"{where}: '{key}' is {value!r}: give a number of 0 or more.")
+    return float(value)
+
+
+def parse_profile(data: dict[str, Any], where: str) -> Profile:
+    """Build a profile from parsed JSON; `where` names the file in error messages."""
+    try:
+        if data["format"] != "offramp-profile" or data["version"] != 1:
+            raise ProfileError(f"{where} is not a version 1 Offramp profile: use one made by this version.")
+        backends = []
+        for item in data["backends"]:
+            steps = item["step"]
+            table = {int(n): float(s) for n, s in steps["decode_s"].items()}
+            model = StepTimeModel(
+                decode_s=tuple(sorted(table.items())),
+                context_s=_number(steps, "context_s", where),
+                prefill_s=_number(steps, "prefill_s", where),
+                attention_s=_number(steps, "attention_s", where),
+                mixed_s=_number(steps, "mixed_s", where),
+                chunk_s=_number(steps, "chunk_s", where),
+                interference=_number(steps, "interference", where),
+            )
+            rates = Rates(_number(item["rates"], "prefill", where), _number(item["rates"], "decode", where))
+            if rates.prefill <= 0 or rates.decode <= 0 or not table or min(table) != 1:
+                raise ProfileError(f"{where}: rates must be above 0 and decode_s must start at 1 row.")
+            backends.append(
+                BackendProfile(
+                    item["name"],
+                    item["kind"],
+                    item["device_name"],
+                    int(item["slots"]),
+                    int(item["kv_blocks"]),
+                    int(item["block_bytes"]),
+                    rates,
+                    model,
+                    tuple(item.get("assumed", ())),
+                )
+            )
+        return Profile(data["name"], data["title"], data["source"], tuple(backends))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ProfileError(f"{where} is not a readable profile ({error}): make it again.") from error
+
+
+def published_profiles() -> list[str]:
+    """Names of the profiles that ship with Offramp."""
+    folder = resources.files("engine.profiling") / "published"
+    return sorted(f.name.removesuffix(".json") for f in folder.iterdir() if f.name.endswith(".json"))
+
+
+def load_profile(name: str) -> Profile:
+    """A published profile by name, or any profile file by path."""
+    if name in published_profiles():
+        text = (resources.files("engine.profiling") / "published" / f"{name}.json").read_text("utf-8")
+        return parse_profile(json.loads(text), name)
+    path = Path(name)
+    if path.suffix == ".json":
+        try:
+            return parse_profile(json.loads(path.read_text("utf-8")), str(path))
+        except OSError as error:
+            raise ProfileError(f"{path} cannot be read ({error.strerror}): check the path.") from error
+        except ValueError as error:
+            raise ProfileError(f"{path} is not JSON ({error}): make the profile again.") from error
+    raise UnknownNameError("profile", name, published_profiles())

@@ -1,0 +1,56 @@
+"""The step-time model: seconds of one step from what the step does. Torch-free and pure."""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimeModel:
+    """T = A[n] + c K + d P + e C + chunk x chunks + m [n > 0 and P > 0], times (1 + chi) while others step.
+
+    n = decode rows, K = their context lengths summed, P = prefill tokens, C = sum over chunks of
+    length x (start + length / 2). All coefficients are seconds.
+    """
+
+    decode_s: tuple[tuple[int, float], ...]  # (rows, A), ascending, first row count is 1
+    context_s: float = 0.0  # c
+    prefill_s: float = 0.0  # d
+    attention_s: float = 0.0  # e
+    mixed_s: float = 0.0  # m
+    chunk_s: float = 0.0
+    interference: float = 0.0  # chi
+
+    def rows_s(self, rows: int) -> float:
+        """A[n]: interpolated between table entries, extended along the last two beyond them."""
+        if rows <= 0:
+            return 0.0
+        table = self.decode_s
+        if len(table) == 1:
+            return table[0][1]
+        i = bisect_left(table, (rows, -1.0))
+        if i < len(table) and table[i][0] == rows:
+            return table[i][1]
+        i = min(max(i, 1), len(table) - 1)
+        (n0, a0), (n1, a1) = table[i - 1], table[i]
+        return a0 + (a1 - a0) * (rows - n0) / (n1 - n0)
+
+    def step_s(
+        self,
+        rows: int,
+        context_tokens: int,
+        prefill_tokens: int,
+        prefill_attention: float,
+        chunks: int,
+        others_busy: bool,
+    ) -> float:
+        """Seconds of a step with these features."""
+        seconds = (
+            self.rows_s(rows)
+            + self.context_s * context_tokens
+            + self.prefill_s * prefill_tokens
+            + self.attention_s * prefill_attention
+            + self.chunk_s * chunks
+        )
+        if rows and prefill_tokens:
+            seconds += self.mixed_s
+        return seconds * (1 + self.interference) if others_busy else seconds

@@ -1,0 +1,71 @@
+"""Receipts in words and as JSON."""
+
+from collections.abc import Mapping
+
+from engine.receipt import Candidate, Receipt
+
+
+def label_of(backend: str) -> str:
+    """The word for a backend: cpu -> CPU, cpu-1 -> CPU 1."""
+    head, _, tail = backend.partition("-")
+    return f"{head.upper()} {tail}".strip()
+
+
+def reason_of(
+    policy: str, used: str, chosen: Candidate, others: list[Candidate], labels: Mapping[str, str]
+) -> str:
+    """One short sentence for people. `used` is the policy that really decided."""
+    name = labels[chosen.backend]
+    if not others:
+        return f"The {name} is the only backend running."
+    if policy != used:
+        return f"Not calibrated yet, so the {name} gets it: fewest requests."
+    if used == "isolated-rates":
+        rival = min(others, key=lambda c: c.score_s if c.score_s is not None else float("inf"))
+        if chosen.score_s is None or rival.score_s is None:
+            return f"The {name} gets it: the other backend has no price."
+        verb = "Waiting for" if rival.active or rival.queued else "Using"
+        return (
+            f"{verb} the {labels[rival.backend]} would cost {rival.score_s:.1f} s, "
+            f"the {name} needs {chosen.score_s:.1f} s."
+        )
+    if used == "least-requests":
+        count = chosen.active + chosen.queued
+        return f"The {name} has the fewest requests: {count}."
+    if used == "round-robin":
+        return f"It is the {name}'s turn."
+    if used.removeprefix("forced-") in (chosen.backend, "fastest", "slowest"):
+        return f"The policy sends everything to the {name}."
+    return f"The forced backend is not running, so the {name} takes it."
+
+
+def candidate_json(candidate: Candidate) -> dict[str, object]:
+    return {
+        "backend": candidate.backend,
+        "score_s": candidate.score_s,
+        "score": candidate.score,
+        "prefill_tokens": candidate.prefill_tokens,
+        "decode_tokens": candidate.decode_tokens,
+        "active": candidate.active,
+        "queued": candidate.queued,
+        "cached_tokens": candidate.cached_tokens,
+        "own_prefill_tokens": candidate.own_prefill_tokens,
+        "own_decode_tokens": candidate.own_decode_tokens,
+        "active_prefill_tokens": candidate.active_prefill_tokens,
+        "active_decode_tokens": candidate.active_decode_tokens,
+        "queued_prefill_tokens": candidate.queued_prefill_tokens,
+        "queued_decode_tokens": candidate.queued_decode_tokens,
+        "prefill_rate": candidate.prefill_rate,
+        "decode_rate": candidate.decode_rate,
+    }
+
+
+def receipt_json(receipt: Receipt) -> dict[str, object]:
+    return {
+        "chosen": receipt.chosen,
+        "reason": receipt.reason,
+        "policy": receipt.policy,
+        "unit": receipt.unit,
+        "moved_from": receipt.moved_from,
+        "candidates": [candidate_json(c) for c in receipt.candidates],
+    }

@@ -1,0 +1,184 @@
+"""The same scheduler, KV manager and router on a virtual clock: bursts in milliseconds of real time."""
+
+import heapq
+from collections.abc import Mapping
+from itertools import count
+
+from engine.backend import Backend, DropUnowned, Submit
+from engine.clock import VirtualClock
+from engine.events import BackendInfo
+from engine.kv.manager import KvManager
+from engine.ledger import Ledger, result_json
+from engine.profiling.profile import BackendProfile, Profile
+from engine.request import GREEDY, BackendName, FinishReason, Request, RequestId
+from engine.routing.router import Router
+from engine.scheduling.batch import Batch
+from engine.scheduling.policies import make_policy
+from engine.scheduling.scheduler import Scheduler
+from engine.simulation.runner import ProfileRunner
+from engine.workloads.presets import Workload
+
+CONTEXT_TOKENS = 4096
+
+
+def fake_tokenise(text: str) -> list[int]:
+    """Token ids for simulations: words to numbers, the same in every process."""
+    return [sum(ord(c) * (i + 1) * 31 for i, c in enumerate(word)) % 50_000 for word in text.split()]
+
+
+def info_of(profile: BackendProfile, rank: int, slots: int) -> BackendInfo:
+    name = BackendName(profile.name)
+    label = profile.name.upper()
+    return BackendInfo(
+        name,
+        label,
+        profile.kind,
+        rank,
+        "emulated",
+        profile.device_name,
+        True,
+        slots,
+        profile.kv_blocks,
+        profile.block_bytes,
+        1,
+        "placeholder",
+        profile.rates.prefill,
+        profile.rates.decode,
+    )
+
+
+class Simulation:
+    """One workload on one profile. Events in time order: arrivals and ends of steps."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        policy: str,
+        slots: Mapping[str, int] | None = None,
+        token_budget: int = 512,
+        scheduling: str = "fcfs",
+        kv_blocks: int | None = None,
+    ) -> None:
+        self.clock = VirtualClock()
+        self.profile = profile
+        self.policy = policy
+        self.slots = {b.name: (slots or {}).get(b.name, b.slots) for b in profile.backends}
+        self._backends: dict[BackendName, Backend] = {}
+        for b in profile.backends:
+            kv = KvManager(kv_blocks or b.kv_blocks, salt=b.name)
+            scheduler = Scheduler(kv, make_policy(scheduling), self.slots[b.name], token_budget)
+            name = BackendName(b.name)
+            self._backends[name] = Backend(name, scheduler, ProfileRunner(b), self.clock)
+        self.router = Router(policy, [(n, n.upper(), n) for n in self._backends])
+        for b in profile.backends:
+            self.router.set_rates(BackendName(b.name), b.rates)
+        self.ledger = Ledger()
+        self._ids = count()
+        self._events: list[tuple[float, int, BackendName | None, object]] = []
+        self._order = count()  # ties in time keep the order in which they were planned
+        self._running: set[BackendName] = set()
+
+    def infos(self) -> list[BackendInfo]:
+        """The backends, in the profile's order."""
+        fastest = self.router.fastest_first()
+        return [
+            info_of(b, fastest.index(BackendName(b.name)), self.slots[b.name]) for b in self.profile.backends
+        ]
+
+    def run(self, workload: Workload) -> dict[str, object]:
+        """Seed the caches, let the arrivals come, run dry; returns the burst's JSON."""
+        self._seed(workload)
+        start_s = self.clock.now_s()
+        for number, planned in enumerate(workload.requests, 1):
+            request = Request(
+                RequestId(next(self._ids)),
+                planned.prompt,
+                planned.sampling,
+                start_s + planned.offset_s,
+                planned.tag,
+            ).fitted(CONTEXT_TOKENS)
+            self._plan(request.arrival_s, None, (request, number))
+        self._drain()
+        entries = [e for e in self.ledger.entries.values() if e.run_id is not None]
+        return result_json(
+            workload.preset,
+            self.policy,
+            self.infos(),
+            entries,
+            start_s,
+            emulated=True,
+            simulated=True,
+            extra={"profile": self.profile.name, "slots": dict(self.slots)},
+        )
+
+    def _seed(self, workload: Workload) -> None:
+        """Every backend drops its unowned blocks and runs the seeding prompts, before the clock starts."""
+        for backend in self._backends.values():
+            backend.handle(DropUnowned())
+            for prompt in workload.seeding:
+                request = Request(RequestId(next(self._ids)), prompt, GREEDY_ONE, self.clock.now_s())
+                self.ledger.open(request, 0, None)
+                backend.handle(Submit(request, 0))
+            self._begin(backend)
+        self._drain()
+
+    def _plan(self, time_s: float, name: BackendName | None, payload: object) -> None:
+        heapq.heappush(self._events, (time_s, next(self._order), name, payload))
+
+    def _drain(self) -> None:
+        while self._events:
+            time_s, _, name, payload = heapq.heappop(self._events)
+            self.clock.advance_to(time_s)
+            if name is None:
+                request, number = payload  # type: ignore[misc]
+                self._arrive(request, number)
+            else:
+                self._end_step(self._backends[name], payload)  # type: ignore[arg-type]
+
+    def _arrive(self, request: Request, number: int) -> None:
+        self.ledger.open(request, number, "simulated")
+        receipt = self.router.choose(request, self.clock.now_s())
+        self.ledger.route(receipt)
+        candidate = receipt.candidate(receipt.chosen)
+        backend = self._backends[receipt.chosen]
+        backend.handle(Submit(request, candidate.cached_tokens if candidate else 0))
+        if backend.name not in self._running:
+            self._begin(backend)
+
+    def _begin(self, backend: Backend) -> None:
+        batch = backend.begin()
+        if not batch.rows:
+            report = backend.idle_report()
+            if report is not None:
+                self.router.observe(report)
+            return
+        runner = backend.runner
+        assert isinstance(runner, ProfileRunner)
+        others = bool(self._running - {backend.name})
+        now = self.clock.now_s()
+        self._running.add(backend.name)
+        self._plan(now + runner.seconds(batch, others), backend.name, (batch, now, others))
+
+    def _end_step(self, backend: Backend, payload: tuple[Batch, float, bool]) -> None:
+        batch, started_s, others = payload
+        self._running.discard(backend.name)
+        ids = backend.runner.run(batch)
+        report = backend.finish(batch, ids, started_s, self.clock.now_s(), others)
+        self.router.observe(report)
+        for entry in self.ledger.apply(report):
+            assert entry.reason is not FinishReason.ERROR
+        self._begin(backend)
+
+
+GREEDY_ONE = type(GREEDY)(temperature=0.0, top_p=1.0, max_new_tokens=1, ignore_eos=True)
+
+
+def simulate(
+    profile: Profile,
+    workload: Workload,
+    policy: str,
+    slots: Mapping[str, int] | None = None,
+    scheduling: str = "fcfs",
+) -> dict[str, object]:
+    """Run one workload on a profile; returns the burst's JSON, marked simulated."""
+    return Simulation(profile, policy, slots, scheduling=scheduling).run(workload)
