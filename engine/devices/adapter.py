@@ -1,0 +1,49 @@
+"""What the runner needs of a device, whichever it is."""
+
+from collections.abc import Callable
+
+import torch
+
+from engine.devices import cpu, cuda, mps
+from engine.errors import ConfigError
+
+
+def open_device(name: str) -> torch.device:
+    """The torch device of "cpu", "cuda:N" or "mps". Raises `ConfigError` or `BackendError`."""
+    kind, _, index = name.partition(":")
+    if kind == "cpu":
+        return torch.device("cpu")
+    if kind == "cuda":
+        return cuda.open_device(int(index) if index.isdigit() else 0)
+    if kind == "mps":
+        return mps.open_device()
+    raise ConfigError(f"There is no device '{name}': use cpu, cuda:0 or mps.")
+
+
+def name(device: torch.device, threads: int) -> str:
+    """What the screen calls the device."""
+    if device.type == "cuda":
+        return cuda.device_name(device.index or 0)
+    return mps.device_name() if device.type == "mps" else cpu.device_name(threads)
+
+
+def kv_dtype(device: torch.device, activations: torch.dtype) -> torch.dtype:
+    """The cache's type. A CPU keeps float32: bf16 products of a few rows are slow on many processors."""
+    return torch.float32 if device.type == "cpu" else activations
+
+
+def bucket(device: torch.device) -> Callable[[int], int]:
+    """How to round a shape up. Only Metal pays for every new one."""
+    return mps.bucket if device.type == "mps" else _same
+
+
+def _same(count: int) -> int:
+    return count
+
+
+def release(device: torch.device) -> None:
+    """Give cached memory back to the system, from the thread that used the device."""
+    if device.type == "cuda":
+        cuda.release()
+    elif device.type == "mps":
+        mps.release()

@@ -1,0 +1,40 @@
+"""CUDA: one of the few files that name torch.cuda."""
+
+import torch
+
+from engine.errors import BackendError
+
+
+def open_device(index: int) -> torch.device:
+    """The device `cuda:index`, made current in this thread. Raises `BackendError` if it is not there."""
+    if not torch.cuda.is_available():
+        raise BackendError("CUDA is not available here: install a CUDA build of torch, or use the CPU.")
+    count = torch.cuda.device_count()
+    if index >= count:
+        raise BackendError(f"There is no cuda:{index}, only {count} CUDA device(s): use cuda:0.")
+    torch.cuda.set_device(index)
+    return torch.device("cuda", index)
+
+
+def device_name(index: int) -> str:
+    return torch.cuda.get_device_name(index)
+
+
+def devices() -> list[tuple[str, str, int]]:
+    """(device, name, memory in bytes) of every CUDA device; empty in a CPU build of torch."""
+    if not torch.cuda.is_available():
+        return []
+    found = []
+    for index in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(index)
+        found.append((f"cuda:{index}", properties.name, int(properties.total_memory)))
+    return found
+
+
+def free_bytes(index: int) -> int:
+    """Bytes of device memory that nobody uses now."""
+    return int(torch.cuda.mem_get_info(index)[0])
+
+
+def release() -> None:
+    torch.cuda.empty_cache()

@@ -1,0 +1,43 @@
+"""Metal: one of the few files that name torch.mps. All calls come from the one thread that owns the device.
+
+The rules here come from reports against torch's Metal backend, each named where it applies.
+"""
+
+import psutil
+import torch
+
+from engine.devices.cpu import processor_name
+from engine.errors import BackendError
+
+def open_device() -> torch.device:
+    """The Metal device. Raises `BackendError` where there is none."""
+    if not torch.backends.mps.is_available():
+        raise BackendError("Metal is not available here: use the CPU.")
+    return torch.device("mps")
+
+
+def device_name() -> str:
+    return f"{processor_name()} GPU"
+
+
+def memory_budget() -> int:
+    """Bytes that weights and cache may take: 0.6 of RAM, or 0.8 of Metal's recommendation if less."""
+    return int(min(0.6 * psutil.virtual_memory().total, 0.8 * torch.mps.recommended_max_memory()))
+
+
+def devices() -> list[tuple[str, str, int]]:
+    """(device, name, memory in bytes), or nothing where Metal is absent."""
+    return [("mps", device_name(), memory_budget())] if torch.backends.mps.is_available() else []
+
+
+def bucket(count: int) -> int:
+    """Round up to 1, 2, 4, 8, 16, 32, 64 and then whole 64s: every new shape stays in Metal's graph cache
+    for good (pytorch#181213)."""
+    if count <= 64:
+        return 1 << max(0, count - 1).bit_length()
+    return -(-count // 64) * 64
+
+
+def release() -> None:
+    """Drop cached memory; only while idle, as it waits for the device."""
+    torch.mps.empty_cache()

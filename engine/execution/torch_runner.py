@@ -1,0 +1,145 @@
+"""A runner that computes with torch: one model, one KV cache, one device, one thread."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from engine.config import BackendSpec
+from engine.devices import adapter
+from engine.errors import BackendError, ConfigError
+from engine.execution.attention import plan_step
+from engine.execution.linear import LINEAR_FORMATS
+from engine.execution.sampler import Sampler
+from engine.execution.transformer import Progress, Transformer
+from engine.kv.storage import KVStorage
+from engine.models.architecture import named_shape
+from engine.models.weights import DummyWeights, Weights, open_weights
+from engine.request import RequestId
+from engine.scheduling.batch import Batch
+
+
+def _silent(_: str, __: float) -> None:
+    return None
+
+
+class TorchRunner:
+    """Executes batches. Built, used and closed in one thread; another thread's call raises.
+
+    `format`, `device_name`, `weight_bytes` and `block_bytes` are facts for the screen.
+    """
+
+    def __init__(
+        self,
+        spec: BackendSpec,
+        weights: Weights,
+        context_tokens: int,
+        seed: int = 0,
+        on_progress: Progress = _silent,
+    ) -> None:
+        # First of all: a new thread inherits whatever thread count was set last anywhere.
+        torch.set_num_threads(spec.threads)
+        self._thread = threading.get_ident()
+        self._closed = False
+        self._device = adapter.open_device(spec.device)
+        self.shape = weights.shape
+        self.context_tokens = min(context_tokens, self.shape.max_context)
+        self.format = choose_format(spec, weights)
+        self.device_name = adapter.name(self._device, spec.threads)
+        self.weight_bytes = 0
+        form = LINEAR_FORMATS[self.format]
+        with torch.inference_mode():
+            self._model = Transformer(weights, form, self.context_tokens, self._device, on_progress)
+            dtype = adapter.kv_dtype(self._device, form.activations)
+            self._storage = KVStorage(self.shape, spec.kv_blocks, dtype, self._device)
+        self.weight_bytes = self._model.step_bytes
+        self._sampler = Sampler(seed)
+        self._bucket: Callable[[int], int] = adapter.bucket(self._device)
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of KV cache in one block, keys and values of all layers."""
+        return self._storage.block_bytes
+
+    def run(self, batch: Batch) -> list[int]:
+        """Compute the batch; one id per row with `samples`, in row order, on the host when it returns."""
+        rows = [row for row in batch.rows if row.samples]
+        with torch.inference_mode():
+            return self._sampler.sample(self.logits(batch), rows)
+
+    def logits(self, batch: Batch) -> torch.Tensor:
+        """Compute the batch; float32 logits [rows with `samples`, vocab] on the device. For tests and
+        quality measurements; it leaves no trace but the KV cache's."""
+        self._check_thread()
+        assert batch.rows, "an empty batch has nothing to compute"
+        with torch.inference_mode():
+            plan = plan_step(batch, self._storage, self._bucket)
+            return self._model.forward(plan, self._storage)
+
+    def forget(self, request_id: RequestId) -> None:
+        """The request ended: drop its random generator."""
+        self._check_thread()
+        self._sampler.forget(request_id)
+
+    def close(self) -> None:
+        """Free weights and cache in the thread that made them. Calling it twice is harmless."""
+        if self._closed:
+            return
+        self._check_thread()
+        self._closed = True
+        del self._model, self._storage, self._sampler
+        adapter.release(self._device)
+
+    def _check_thread(self) -> None:
+        if threading.get_ident() != self._thread:
+            raise RuntimeError("a runner is used only in the thread that made it")
+        if self._closed:
+            raise RuntimeError("this runner is closed")
+
+
+def choose_format(spec: BackendSpec, weights: Weights) -> str:
+    """The linear format that a backend uses. Raises `ConfigError` for one its device cannot run."""
+    kind = spec.device.partition(":")[0]
+    if spec.format == "auto":
+        return "bf16"
+    form = LINEAR_FORMATS.get(spec.format)
+    if form is None or kind not in form.devices:
+        known = [name for name, f in LINEAR_FORMATS.items() if kind in f.devices]
+        raise ConfigError(
+            f"The format '{spec.format}' does not run on {spec.device}: choose auto, {', '.join(known)}."
+        )
+    return form.name
+
+
+def make_runner(
+    spec: BackendSpec,
+    model_path: Path | None,
+    architecture: str | None,
+    load_format: str,
+    context_tokens: int,
+    seed: int = 0,
+    on_progress: Progress = _silent,
+) -> TorchRunner:
+    """Load a model onto a backend's device.
+
+    `load_format` "dummy" gives random weights of `architecture`, or of the model at `model_path`.
+    Raises the errors of model files, `ConfigError` for a format and `BackendError` for a device.
+    """
+    weights: Weights
+    if load_format == "dummy":
+        if architecture is None:
+            raise ConfigError("Random weights need an architecture: name one with --architecture.")
+        weights = DummyWeights(named_shape(architecture), seed)
+    elif model_path is None:
+        raise ConfigError("There is no model to load: name a GGUF file or a model folder.")
+    else:
+        weights = open_weights(model_path)
+    try:
+        return TorchRunner(spec, weights, context_tokens, seed, on_progress)
+    except torch.OutOfMemoryError as error:
+        raise BackendError(
+            f"{spec.device} has too little free memory for this model: use fewer KV blocks or a smaller model."
+        ) from error
+    finally:
+        weights.close()

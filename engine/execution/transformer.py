@@ -1,0 +1,161 @@
+"""The model: llama, qwen2 and qwen3 in one short forward pass over [tokens, hidden].
+
+Few operations matter more than few multiplications at one row, so query, key and value are one matrix,
+gate and up are one, and the rotary tables are gathered once a step with the softmax scale folded in.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from engine.execution.attention import StepPlan, attend
+from engine.execution.linear import Linear, LinearFormat, join_grids
+from engine.kv.storage import KVStorage
+from engine.models.architecture import ModelShape
+from engine.models.weights import Weights
+
+Progress = Callable[[str, float], None]
+
+
+class Layer:
+    """One block's weights. Norm weights are float32 or the residual type; the rest is in the format."""
+
+    __slots__ = ("attention_norm", "down", "gate_up", "mlp_norm", "o", "qk_norm", "qkv")
+
+    def __init__(
+        self,
+        qkv: Linear,
+        o: Linear,
+        gate_up: Linear,
+        down: Linear,
+        attention_norm: torch.Tensor,
+        mlp_norm: torch.Tensor,
+        qk_norm: torch.Tensor | None,
+    ) -> None:
+        self.qkv, self.o, self.gate_up, self.down = qkv, o, gate_up, down
+        self.attention_norm, self.mlp_norm = attention_norm, mlp_norm
+        self.qk_norm = qk_norm  # [heads + kv_heads, head_dim], or None
+
+
+class Transformer:
+    """Weights and forward pass on one device. `context` bounds the positions (rotary tables)."""
+
+    def __init__(
+        self, weights: Weights, form: LinearFormat, context: int, device: torch.device, progress: Progress
+    ) -> None:
+        self.shape, self.format, self.device = weights.shape, form, device
+        # On a CPU the residual stream stays float32: F.rms_norm is twice as fast in it, and it is better.
+        self._stream = torch.float32 if device.type == "cpu" else form.activations
+        self._embedding = weights.tensor("embedding")
+        self.layers = []
+        for index in range(self.shape.layers):
+            self.layers.append(self._load_layer(weights, index))
+            progress("load", (index + 1) / (self.shape.layers + 1))
+        self._final_norm = self._vector(weights.tensor("final_norm"))
+        self._head = self._load_head(weights)
+        self._embedding = self._embedding.to(device, form.activations)
+        self._cos, self._sin = self._rotary(weights, context)
+        rotated = self.shape.heads + self.shape.kv_heads
+        scale = torch.ones(rotated, 1)
+        scale[: self.shape.heads] = self.shape.head_dim**-0.5
+        self._head_scale = scale.to(device)
+        progress("load", 1.0)
+
+    # -- loading
+
+    def _vector(self, values: torch.Tensor) -> torch.Tensor:
+        return values.to(self.device, self._stream)
+
+    def _linear(self, weights: Weights, prefix: str, parts: tuple[str, ...]) -> Linear:
+        names = [prefix + part for part in parts]
+        matrix = torch.cat([weights.tensor(name) for name in names]).to(self.device)
+        bias = None
+        if self.shape.qkv_bias and parts[0] == "q":
+            bias = torch.cat([weights.tensor(name + "_bias") for name in names]).to(self.device)
+        return self.format.pack(matrix, join_grids([weights.grid(name) for name in names]), bias)
+
+    def _load_layer(self, weights: Weights, index: int) -> Layer:
+        prefix, shape = f"layers.{index}.", self.shape
+        qk_norm = None
+        if shape.qk_norm:
+            heads = ((shape.heads, "q_norm"), (shape.kv_heads, "k_norm"))
+            parts = [weights.tensor(prefix + name).expand(count, -1) for count, name in heads]
+            qk_norm = torch.cat(parts).to(self.device)
+        return Layer(
+            self._linear(weights, prefix, ("q", "k", "v")),
+            self._linear(weights, prefix, ("o",)),
+            self._linear(weights, prefix, ("gate", "up")),
+            self._linear(weights, prefix, ("down",)),
+            self._vector(weights.tensor(prefix + "attention_norm")),
+            self._vector(weights.tensor(prefix + "mlp_norm")),
+            qk_norm,
+        )
+
+    def _load_head(self, weights: Weights) -> Linear:
+        name = "embedding" if self.shape.tied_embedding else "output"
+        matrix = self._embedding if self.shape.tied_embedding else weights.tensor(name)
+        return self.format.pack(matrix.to(self.device), weights.grid(name), None)
+
+    def _rotary(self, weights: Weights, context: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Tables [context, head_dim]: cos twice, and sin with the sign that the rotation needs."""
+        frequencies = rotary_frequencies(self.shape)
+        if "rope_factors" in weights:
+            frequencies = frequencies / weights.tensor("rope_factors").double()
+        angles = torch.outer(torch.arange(context, dtype=torch.float64), frequencies)
+        cos, sin = angles.cos().float(), angles.sin().float()
+        return torch.cat((cos, cos), 1).to(self.device), torch.cat((-sin, sin), 1).to(self.device)
+
+    @property
+    def step_bytes(self) -> int:
+        """Bytes of weights that one decode step reads."""
+        linears = [m.nbytes for y in self.layers for m in (y.qkv, y.o, y.gate_up, y.down)]
+        return sum(linears) + self._head.nbytes
+
+    # -- running
+
+    def forward(self, plan: StepPlan, storage: KVStorage) -> torch.Tensor:
+        """Logits [sampling rows, vocab] in float32. Keys and values of all tokens are in `storage` then."""
+        shape, active = self.shape, self.format.activations
+        rotated, hidden = shape.heads + shape.kv_heads, (shape.hidden,)
+        cos = self._cos.index_select(0, plan.positions)[:, None] * self._head_scale
+        sin = self._sin.index_select(0, plan.positions)[:, None] * self._head_scale
+        x = F.embedding(plan.ids, self._embedding).to(self._stream)
+        for index, layer in enumerate(self.layers):
+            normed = F.rms_norm(x, hidden, layer.attention_norm, shape.rms_eps)
+            # Queries and keys turn in float32 whatever the format.
+            qkv = layer.qkv(normed.to(active)).float().view(x.shape[0], -1, shape.head_dim)
+            qk = qkv[:, :rotated]
+            if layer.qk_norm is not None:
+                qk.copy_(F.rms_norm(qk, (shape.head_dim,), None, shape.rms_eps) * layer.qk_norm)
+            swapped = qk.roll(shape.head_dim // 2, -1)
+            qk.mul_(cos).addcmul_(swapped, sin)
+            qkv = qkv.to(storage.dtype)
+            storage.write(index, plan.places, qkv[:, shape.heads :])
+            mixed = attend(index, qkv[:, : shape.heads], plan, storage)
+            x = x + layer.o(mixed.view(x.shape[0], -1).to(active))
+            normed = F.rms_norm(x, hidden, layer.mlp_norm, shape.rms_eps)
+            gate, up = layer.gate_up(normed.to(active)).chunk(2, -1)
+            x = x + layer.down(F.silu(gate) * up)
+        last = F.rms_norm(x.index_select(0, plan.sampled), hidden, self._final_norm, shape.rms_eps)
+        if last.shape[0] == 0:
+            return last.new_empty((0, shape.vocab), dtype=torch.float32)
+        return self._head(last.to(active)).float()
+
+
+def rotary_frequencies(shape: ModelShape) -> torch.Tensor:
+    """Radians per position, float64 [head_dim / 2], stretched as the model's metadata says.
+
+    Su et al. 2021 (RoFormer); the llama3 blend follows the Llama 3.1 model card.
+    """
+    steps = torch.arange(0, shape.head_dim, 2, dtype=torch.float64) / shape.head_dim
+    frequencies = shape.rope_theta**-steps
+    scaling = shape.rope_scaling
+    if scaling is None:
+        return frequencies
+    if scaling.kind == "linear":
+        return frequencies / scaling.factor
+    turns = scaling.original * frequencies / (2 * math.pi)  # full turns within the original context
+    keep = ((turns - scaling.low) / (scaling.high - scaling.low)).clamp(0.0, 1.0)
+    return frequencies * (keep + (1.0 - keep) / scaling.factor)
