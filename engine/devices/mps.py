@@ -9,6 +9,7 @@ import torch
 from engine.devices.cpu import processor_name
 from engine.errors import BackendError
 
+
 def open_device() -> torch.device:
     """The Metal device. Raises `BackendError` where there is none."""
     if not torch.backends.mps.is_available():

@@ -123,11 +123,11 @@ def join_grids(grids: list[Grid4 | None]) -> Grid4 | None:
     there = [g for g in grids if g is not None]
     if len(there) < len(grids):
         return None
-    codes, scale, minimum = (
-        np.concatenate(part)
-        for part in ([g.codes for g in there], [g.scale for g in there], [g.minimum for g in there])
+    return Grid4(
+        np.concatenate([g.codes for g in there]),
+        np.concatenate([g.scale for g in there]),
+        np.concatenate([g.minimum for g in there]),
     )
-    return Grid4(codes, scale, minimum)
 
 
 Pack = Callable[[torch.Tensor, Grid4 | None, torch.Tensor | None], Linear]

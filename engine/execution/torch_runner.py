@@ -139,7 +139,7 @@ def make_runner(
         return TorchRunner(spec, weights, context_tokens, seed, on_progress)
     except torch.OutOfMemoryError as error:
         raise BackendError(
-            f"{spec.device} has too little free memory for this model: use fewer KV blocks or a smaller model."
+            f"{spec.device} has too little memory for this model: use fewer KV blocks or another model."
         ) from error
     finally:
         weights.close()

@@ -66,8 +66,8 @@ class KVStorage:
         else:
             paged = cache.view(self.blocks + 1, -1).index_select(0, window.blocks)
             both = paged.view(-1, 2 * self.shape.kv_heads, self.shape.head_dim)[: window.length]
-        keys, values = both.transpose(0, 1).split(self.shape.kv_heads)
-        return keys, values
+        by_head, kv_heads = both.transpose(0, 1), self.shape.kv_heads
+        return by_head[:kv_heads], by_head[kv_heads:]
 
     def read_table(self, layer: int, table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values of several requests, each [rows, kv_heads, blocks * 16, head_dim], contiguous.

@@ -139,7 +139,7 @@ def _gguf_scaling(meta: Mapping[str, Any], arch: str) -> RopeScaling | None:
     if kind == "linear":
         return RopeScaling("linear", float(meta.get(f"{arch}.rope.scaling.factor", 1.0)))
     raise UnsupportedModelError(
-        f"The rotary scaling '{kind}' is not supported: use a model without scaling, or with linear or llama3."
+        f"The rotary scaling '{kind}' is not supported: use a model with none, linear or llama3."
     )
 
 
@@ -211,7 +211,7 @@ def _config_scaling(scaling: Mapping[str, Any]) -> RopeScaling | None:
             int(scaling.get("original_max_position_embeddings", 8192)),
         )
     raise UnsupportedModelError(
-        f"The rotary scaling '{kind}' is not supported: use a model without scaling, or with linear or llama3."
+        f"The rotary scaling '{kind}' is not supported: use a model with none, linear or llama3."
     )
 
 

@@ -38,7 +38,7 @@ class TensorInfo:
     @property
     def type_name(self) -> str:
         try:
-            return GGMLQuantizationType(self.type_number).name
+            return str(GGMLQuantizationType(self.type_number).name)
         except ValueError:
             return f"number {self.type_number}"
 
@@ -157,8 +157,8 @@ class GgufFile:
             raise ModelFileError(f"{self.path.name} lacks the tensor '{name}': download it again.")
         if info.type_name not in READABLE:
             raise UnsupportedModelError(
-                f"The tensor '{name}' has the type {info.type_name}, which is not supported: use a file whose "
-                f"tensors are {', '.join(READABLE)}."
+                f"The tensor '{name}' has the type {info.type_name}, which is not supported: use a file "
+                f"whose tensors are {', '.join(READABLE)}."
             )
         raw = np.frombuffer(self._map, np.uint8, _byte_size(info), info.offset)
         # A vector counts as one row, unless its elements are what must be permuted.
@@ -212,4 +212,4 @@ def _byte_size(tensor: TensorInfo) -> int:
     count = int(np.prod(tensor.shape, dtype=np.int64))
     if not tensor.shape or tensor.shape[-1] % block:
         raise ValueError(f"the tensor {tensor.name} has a row that is no whole number of blocks")
-    return count // block * size
+    return count // int(block) * int(size)

@@ -25,7 +25,7 @@ class SafetensorsFolder:
         self._where: dict[str, Any] = {}
         for path in paths:
             try:
-                opened = safe_open(path, framework="pt")
+                opened: Any = safe_open(path, framework="pt")
                 self._where.update(dict.fromkeys(opened.keys(), opened))
             except (SafetensorError, OSError) as error:
                 raise ModelFileError(f"{path.name} is damaged ({error}): download it again.") from error
