@@ -1,0 +1,187 @@
+"""Buttons, the labelled combo box, the EMULATED mark and the keyboard's focus ring."""
+
+from PySide6.QtCore import QEvent, QObject, QRect, QSize, Qt
+from PySide6.QtGui import QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QPushButton, QWidget
+
+from app.theme import ThemeHolder, font
+from app.widgets.icons import icon
+
+HEIGHT = 32
+RING_GAP = 2
+
+
+class Button(QPushButton):
+    """kind = "plain", "primary", "danger", "ghost" or "quiet". Without text it is 32 px square."""
+
+    def __init__(
+        self,
+        themes: ThemeHolder,
+        text: str = "",
+        *,
+        kind: str = "plain",
+        icon_name: str = "",
+        name: str = "",
+        tip: str = "",
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(text, parent)
+        self._themes, self._icon_name = themes, icon_name
+        self.setFont(font("label", bold=kind != "quiet"))
+        self.setIconSize(QSize(16, 16))
+        self.setAccessibleName(name or text)
+        self.setToolTip(tip or ("" if text else name))
+        if not text:
+            self.setFixedSize(HEIGHT, HEIGHT)
+        elif kind != "quiet":
+            self.setFixedHeight(HEIGHT)
+        self.set_kind(kind)
+        themes.changed.connect(self._draw_icon)
+
+    def set_kind(self, kind: str) -> None:
+        self.setProperty("kind", kind)
+        self.style().unpolish(self)  # a property selector is only read again when polished again
+        self.style().polish(self)
+        self._draw_icon()
+
+    def set_icon(self, icon_name: str) -> None:
+        self._icon_name = icon_name
+        self._draw_icon()
+
+    def _draw_icon(self) -> None:
+        if not self._icon_name:
+            return
+        theme = self._themes.current
+        colour = {"primary": theme.on_inverse, "danger": theme.error, "ghost": theme.muted}
+        self.setIcon(icon(self._icon_name, colour.get(self.property("kind"), theme.text), theme.disabled))
+
+
+class LabelledCombo(QComboBox):
+    """A combo box that carries its own name: muted name, value in 600, chevron. The value elides."""
+
+    def __init__(self, themes: ThemeHolder, name: str, width: int, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._themes, self._name = themes, name
+        self.setAccessibleName(name)
+        self.setFont(font("label"))
+        self.setFixedHeight(HEIGHT)
+        self.setFixedWidth(width)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.setMaxVisibleItems(16)
+        self._note = ""
+        themes.changed.connect(self.update)
+
+    def set_items(self, items: list[str], current: str = "") -> None:
+        """Replace the list without telling anybody; the choice stays if it is still there."""
+        keep = current or self.currentText()
+        was = self.blockSignals(True)
+        self.clear()
+        self.addItems(items)
+        self.setCurrentIndex(max(0, self.findText(keep)))
+        self.blockSignals(was)
+        self.update()
+
+    def set_note(self, note: str) -> None:
+        """What to show while there is nothing to choose, such as "Getting ready…"."""
+        self._note = note
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        theme = self._themes.current
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        hovered = self.underMouse() and self.isEnabled()
+        fill = theme.hover if hovered else theme.control
+        border = theme.line if theme.name == "light" or not self.isEnabled() else fill
+        painter.setPen(QPen(border, 1))
+        painter.setBrush(fill if self.isEnabled() else Qt.BrushStyle.NoBrush)
+        painter.drawRoundedRect(self.rect().toRectF().adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
+        left, flags = 13, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft
+        painter.setFont(font("label"))
+        painter.setPen(theme.muted if self.isEnabled() else theme.disabled)
+        painter.drawText(QRect(left, 0, self.width(), self.height()), flags, self._name)
+        left += painter.fontMetrics().horizontalAdvance(self._name) + 9
+        painter.setFont(font("label", bold=True))
+        painter.setPen(theme.text if self.isEnabled() else theme.disabled)
+        room = self.width() - left - 28
+        value = self._note or self.currentText() or "n/a"
+        shown = painter.fontMetrics().elidedText(value, Qt.TextElideMode.ElideRight, room)
+        painter.drawText(QRect(left, 0, room, self.height()), flags, shown)
+        self.setToolTip(value if shown != value else "")
+        chevron = icon("chevron", theme.muted if self.isEnabled() else theme.disabled)
+        chevron.paint(painter, QRect(self.width() - 25, (self.height() - 16) // 2, 16, 16))
+
+    def enterEvent(self, event: QEvent) -> None:
+        super().enterEvent(event)
+        self.update()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        super().leaveEvent(event)
+        self.update()
+
+    def wheelEvent(self, event: QEvent) -> None:
+        event.ignore()  # a wheel turned over the toolbar must not change the policy
+
+
+class EmulatedMark(QLabel):
+    """The permanent sign that the numbers come from a profile: dashed, in a colour of its own."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("emulated")
+        self.setFont(font("label"))
+        self.setFixedHeight(22)
+        self.set_detail("")
+
+    def set_detail(self, detail: str, short: bool = False) -> None:
+        """`detail` says which machine's timings; `short` leaves only the word."""
+        shown = f"&nbsp;&nbsp;{detail}" if detail and not short else ""
+        self.setText(f'<span style="font-weight:600">EMULATED</span>{shown}')
+        self.setAccessibleName(f"Emulated: {detail}" if detail else "Emulated")
+        self.setToolTip(f"Emulated: {detail}" if detail else "Emulated")
+
+
+class FocusRing(QWidget):
+    """A 2 px ring 2 px away from the focused widget, shown only when the keyboard moved the focus."""
+
+    def __init__(self, window: QWidget, themes: ThemeHolder) -> None:
+        super().__init__(window)
+        self._themes, self._target = themes, None
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.hide()
+        QApplication.instance().focusChanged.connect(self._focus_changed)
+        themes.changed.connect(self.update)
+
+    def _focus_changed(self, _old: QWidget | None, now: QWidget | None) -> None:
+        if self._target is not None:
+            self._target.removeEventFilter(self)
+            self._target = None
+        window = self.parentWidget()
+        by_keyboard = window.testAttribute(Qt.WidgetAttribute.WA_KeyboardFocusChange)
+        if now is None or now.window() is not window or not by_keyboard:
+            self.hide()
+            return
+        self._target = now
+        now.installEventFilter(self)
+        self._follow()
+        self.show()
+        self.raise_()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.Move, QEvent.Type.Resize):
+            self._follow()
+        elif event.type() in (QEvent.Type.Hide, QEvent.Type.MouseButtonPress):
+            self.hide()
+        return False
+
+    def _follow(self) -> None:
+        target, reach = self._target, RING_GAP + 2
+        corner = target.mapTo(self.parentWidget(), target.rect().topLeft())
+        self.setGeometry(QRect(corner, target.size()).adjusted(-reach, -reach, reach, reach))
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(self._themes.current.focus, 2))
+        painter.drawRoundedRect(self.rect().toRectF().adjusted(1, 1, -1, -1), 8, 8)

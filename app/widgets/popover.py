@@ -1,0 +1,38 @@
+"""A small frame that opens next to a button and closes when one clicks elsewhere or presses Escape."""
+
+from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtGui import QHideEvent
+from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+
+from app.theme import ThemeHolder, stylesheet
+
+
+class Popover(QFrame):
+    """Emits `closed` when it goes. Its content is put into `body`."""
+
+    closed = Signal()
+
+    def __init__(self, themes: ThemeHolder, parent: QWidget) -> None:
+        super().__init__(parent, Qt.WindowType.Popup | Qt.WindowType.FramelessWindowHint)
+        self.setObjectName("popover")
+        self._themes = themes
+        # A popup is a window of its own, so corners outside the radius must let the window through.
+        self.setAttribute(Qt.WidgetAttribute.WA_TranslucentBackground)
+        self.body = QVBoxLayout(self)
+        self.body.setContentsMargins(16, 16, 16, 16)
+        self.body.setSpacing(8)
+
+    def open_at(self, anchor: QWidget, above: bool = False) -> None:
+        """Show below `anchor`, or above it, kept on its screen."""
+        self.setStyleSheet(stylesheet(self._themes.current))
+        self.adjustSize()
+        corner = anchor.mapToGlobal(QPoint(0, -self.height() - 8 if above else anchor.height() + 8))
+        area = anchor.screen().availableGeometry()
+        x = max(area.left() + 8, min(corner.x(), area.right() - self.width() - 8))
+        y = max(area.top() + 8, min(corner.y(), area.bottom() - self.height() - 8))
+        self.move(x, y)
+        self.show()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self.closed.emit()
