@@ -118,11 +118,11 @@ def _pair(receipt: Receipt, chosen: Candidate, other: Candidate) -> tuple[str, s
 def _clear(receipt: Receipt, chosen: Candidate, other: Candidate, label: str, other_label: str) -> Sentence:
     mine, its = _pair(receipt, chosen, other)
     if other.active + other.queued:
-        needs = ", with its queue " if chosen.active + chosen.queued else ", "
+        busy = bool(chosen.active + chosen.queued)
         return (
             Span(f"Waiting for {article(other_label)} would cost "),
             Span(its, other.backend),
-            Span(f"{needs}{article(label)} needs "),
+            Span(f", for {article(label)} " if busy else f", {article(label)} needs "),
             Span(mine, chosen.backend),
             Span("."),
             _margin_span(receipt),

@@ -1,0 +1,198 @@
+"""Time to first token per request, and tokens per second per backend over time."""
+
+from PySide6.QtCore import QLineF, QRectF, Qt
+from PySide6.QtGui import QPainter, QPolygonF
+from PySide6.QtWidgets import QWidget
+
+from app.panels.painting import LEFT, draw_sentence, draw_text, hair, half
+from app.panels.plot import Numbers, Piece
+from app.panels.rate_plot import RatePlot
+from app.panels.ttft_plot import QUANTILES, TtftPlot, waiting
+from app.series.arrivals import TYPED
+from app.series.board import Board
+from app.series.percentiles import MIN_FOR_P95, MIN_FOR_P99, percentile
+from app.series.rows import ttft_s
+from app.series.words import figure, seconds
+from app.theme import Theme, ThemeHolder, font
+from app.widgets.marks import mark_path
+from app.widgets.panel import Panel
+
+MOST = 200  # requests drawn
+TYPED_SLOTS = 8
+RATE_BINS = 5  # the number beside the chart: the mean of the last half second
+EMPTY_TTFT = "One dot per request, by backend, with p50 and p95. Send a prompt to see the first."
+EMPTY_RATE = "Both backends, stacked, over the last minute. It moves while tokens come out."
+
+
+class ChartPanel(Panel):
+    """Title, a line of numbers, a plot; instead of both a ghost while there is nothing to show."""
+
+    topics = frozenset({"requests", "backends", "run"})
+    title = ""
+
+    def __init__(
+        self, board: Board, themes: ThemeHolder, plot: TtftPlot | RatePlot, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(board, themes, parent)
+        self.add_title(self.title)
+        self.setAccessibleName(self.title)
+        self.numbers = Numbers(themes, self)
+        self.plot = plot
+        self.body.addWidget(self.numbers)
+        self.body.addWidget(plot, 1)
+        self.ghost = Ghost(themes, self.paint_ghost, self)
+        self.body.addWidget(self.ghost, 1)
+        self._show_empty(True)
+
+    def _show_empty(self, empty: bool) -> None:
+        self.plot.setHidden(empty)
+        self.numbers.setHidden(empty)
+        self.ghost.setHidden(not empty)
+
+    def set_scale(self, scale: float) -> None:
+        self.title_label.setFont(font("body", bold=True, scale=scale))
+        self.phrase_label.setFont(font("label", scale=scale))
+        self.numbers.set_scale(scale)
+        self.plot.set_scale(scale)
+        self.ghost.scale = scale
+
+    def theme_changed(self) -> None:
+        super().theme_changed()
+        self.plot.recolour()
+        for part in (self.numbers, self.ghost, self.plot.viewport()):
+            part.update()
+
+    def paint_ghost(self, painter: QPainter, rect: QRectF, theme: Theme, scale: float) -> None:
+        raise NotImplementedError
+
+
+class Ghost(QWidget):
+    def __init__(self, themes: ThemeHolder, draw, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.themes, self.scale, self._draw = themes, 1.0, draw
+
+    def paintEvent(self, event) -> None:
+        painter, s = QPainter(self), self.scale
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        rect = QRectF(self.rect()).adjusted(16 * s, 0, -16 * s, -14 * s)
+        self._draw(painter, rect, self.themes.current, s)
+        painter.end()
+
+
+class TtftPanel(ChartPanel):
+    """One mark per request at its time to first token; the waiting ones climb."""
+
+    title = "Time to first token"
+
+    def __init__(self, board: Board, themes: ThemeHolder, parent: QWidget | None = None) -> None:
+        super().__init__(board, themes, TtftPlot(themes), parent)
+
+    def refresh(self, topics: set[str], now_s: float) -> None:
+        rows = self.board.shown_rows()
+        typed = bool(rows) and rows[-1].run_id is None
+        rows = rows[-(TYPED if typed else MOST) :]
+        self._show_empty(not rows)
+        if not rows:
+            self.phrase_label.set_full_text("")
+            return
+        expected = TYPED_SLOTS if typed or self.board.run is None else self.board.run.started.count
+        slots = max(len(rows), min(expected, MOST))
+        self.plot.show_rows(rows, slots, self.board.ranks(), self.board.labels(), now_s)
+        known = [v for r in rows if (v := ttft_s(r)) is not None]
+        total = len(rows) if typed else max(len(rows), expected if expected <= MOST else 0)
+        self.phrase_label.set_full_text(f"{figure(len(known))} of {figure(total)} requests")
+        p50, p95, p99 = (percentile(known, q) for q, _ in QUANTILES)
+        pieces = [Piece("p50"), Piece(figure(p50, 2), True), Piece("s"), Piece("p95", gap=16)]
+        pieces += [Piece(figure(p95, 2), True)]
+        few = 0 < len(known) < MIN_FOR_P95
+        pieces += [Piece("s, the maximum" if few else "s")]
+        if len(known) >= MIN_FOR_P99:
+            pieces += [Piece("p99", gap=16), Piece(figure(p99, 2), True), Piece("s")]
+        self.numbers.show_pieces(tuple(pieces))
+        self.setAccessibleDescription(
+            f"Time to first token of {len(known)} of {total} requests: p50 {seconds(p50)}, p95 {seconds(p95)}"
+            f"{', the maximum' if few else ''}; {sum(map(waiting, rows))} still waiting."
+        )
+
+    def paint_ghost(self, painter: QPainter, rect: QRectF, theme: Theme, scale: float) -> None:
+        s = scale
+        below = draw_sentence(painter, rect, EMPTY_TTFT, theme, s)
+        zero = _ghost_axis(painter, rect, "Request", theme, s)
+        high = min(zero - below - 16 * s, 180 * s)
+        if high < 24 * s:
+            return
+        step = (rect.width() - 24 * s) / 7
+        for index, part in enumerate((0.08, 0.12, 0.16, 0.2, 0.98, 0.95, 0.92, 0.35)):
+            x, y = rect.left() + 12 * s + step * index, zero - part * high
+            painter.setPen(hair(theme.strong, 1, (2, 4)))
+            if part > 0.5:
+                painter.drawLine(QLineF(half(x), y, half(x), zero))
+            painter.setPen(hair(theme.strong))
+            painter.setBrush(theme.panel)
+            box = QRectF(x - 4 * s, y - 4 * s, 8 * s, 8 * s)
+            painter.drawPath(mark_path(box, 1 if index == 7 else 0, 1.0))
+
+
+def _ghost_axis(painter: QPainter, rect: QRectF, caption: str, theme: Theme, s: float) -> float:
+    """Zero line and caption of an empty chart; returns the y of the line."""
+    zero = rect.bottom() - 24 * s
+    painter.setPen(hair(theme.strong))
+    painter.drawLine(QLineF(rect.left(), half(zero), rect.right(), half(zero)))
+    box = QRectF(rect.left(), zero + 6 * s, rect.width(), 16 * s)
+    draw_text(painter, box, LEFT, caption, font("label", scale=s), theme.muted)
+    return zero
+
+
+class ThroughputPanel(ChartPanel):
+    """Tokens per second, the backends on top of each other."""
+
+    title = "Tokens per second"
+
+    def __init__(self, board: Board, themes: ThemeHolder, parent: QWidget | None = None) -> None:
+        super().__init__(board, themes, RatePlot(themes), parent)
+
+    def refresh(self, topics: set[str], now_s: float) -> None:
+        series, busy = self.board.throughput, self.board.busy()
+        views = [v for v in self.board.ranked() if v.steps]
+        empty = not any(v.last_step and v.last_step.finished_s > (series.origin_s or 0) for v in views)
+        self._show_empty(empty)
+        self.phrase_label.set_full_text("" if empty else "by backend, stacked")
+        if empty:
+            return
+        if not busy:  # nothing runs: stand still at the last token instead of running off to the right
+            now_s = max(v.last_step.finished_s for v in views if v.last_step)
+        rates = {v.info.rank: series.rates(v.info.name, now_s, busy) for v in views}
+        clock = series.clock_s(now_s)
+        burst = self.board.run is not None and self.board.run.started.start_s == series.origin_s
+        self.plot.caption = "Seconds since the burst began" if burst else "Seconds since the first prompt"
+        self.plot.show_rates(rates, series.start_s(), series.window(now_s), clock)
+        recent = {
+            v.info.rank: float(rates[v.info.rank][-RATE_BINS:].mean())
+            if v.info.name in busy and len(rates[v.info.rank])
+            else 0.0
+            for v in views
+        }
+        total = sum(recent.values())
+        right: list[Piece] = []
+        for view in views:
+            right.append(Piece(view.info.label, mark=view.info.rank, gap=16))
+            right.append(Piece(figure(recent[view.info.rank], 1), True, gap=4))
+        self.numbers.show_pieces((Piece(figure(total, 1), True), Piece("tok/s", gap=5)), tuple(right))
+        parts = ", ".join(f"{v.info.label} {figure(recent[v.info.rank], 1)}" for v in views)
+        self.setAccessibleDescription(f"{figure(total, 1)} tokens per second: {parts}.")
+
+    def paint_ghost(self, painter: QPainter, rect: QRectF, theme: Theme, scale: float) -> None:
+        s = scale
+        below = draw_sentence(painter, rect, EMPTY_RATE, theme, s)
+        zero = _ghost_axis(painter, rect, "Seconds", theme, s)
+        high, wide = min(zero - below - 16 * s, 180 * s), rect.width()
+        if high < 24 * s:
+            return
+        painter.setPen(hair(theme.strong, 1, (3, 3)))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        for left, right, low, top in ((0.06, 0.92, 0.0, 0.6), (0.3, 0.7, 0.6, 1.0)):
+            xs = [half(rect.left() + part * wide) for part in (left, right)]
+            ys = [half(zero - part * high) for part in (low, top)]
+            painter.drawPolyline(
+                QPolygonF(QRectF(xs[0], ys[1], xs[1] - xs[0], ys[0] - ys[1]).toRect().toRectF())
+            )
