@@ -122,12 +122,12 @@ def serve(
     backend: Backend,
     receive: Callable[[float | None], Command | None],
     send: Callable[[StepReport], None],
-    others_busy: Callable[[bool], bool],
+    others_busy: Callable[[], bool] = lambda: False,
 ) -> None:
     """Run a backend until `Close`.
 
     `receive(timeout_s)` returns a command, or None when none came in time (0 = only look, None = wait).
-    `others_busy(mine)` tells the neighbours whether this backend computes and returns whether they do.
+    `others_busy` tells whether another backend computed while the last step began, where that is known.
     """
     while True:
         command = receive(None if backend.scheduler.idle else 0)
@@ -143,10 +143,6 @@ def serve(
             if report is not None:
                 send(report)
             continue
-        busy = others_busy(True)
-        started_s = backend.clock.now_s()
         ids = backend.runner.run(batch)
-        finished_s = backend.clock.now_s()
-        others_busy(False)
         # The step's time runs from the decision on: what a request waits for is all of it.
-        send(backend.finish(batch, ids, min(loop_s, started_s), finished_s, busy))
+        send(backend.finish(batch, ids, loop_s, backend.clock.now_s(), others_busy()))

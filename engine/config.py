@@ -1,9 +1,8 @@
 """Configuration that never changes after it is built, with derived properties."""
 
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
-from engine.errors import ConfigError
+from engine.errors import ConfigError, UnknownNameError
 from engine.request import BackendName
 
 BLOCK_TOKENS = 16
@@ -29,6 +28,13 @@ class BackendSpec:
         for label, value in (("threads", self.threads), ("slots", self.slots)):
             if not 1 <= value <= 256:
                 raise ConfigError(f"{label} of {self.name} is {value}: use a number from 1 to 256.")
+        if self.token_budget < self.slots:
+            raise ConfigError(
+                f"{self.name} has {self.slots} slots and a token budget of {self.token_budget}: "
+                "use a budget of at least one token a slot."
+            )
+        if self.format not in FORMATS:
+            raise UnknownNameError("format", self.format, FORMATS)
         if not 16 <= self.token_budget <= 65536:
             raise ConfigError(f"The token budget of {self.name} is {self.token_budget}: use 16 to 65,536.")
         if not 2 <= self.kv_blocks <= 1_000_000:
@@ -51,17 +57,48 @@ class BackendSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class BackendOptions:
+    """What the user asked for, before the machine is known. `choose_backends` turns it into specs."""
+
+    wanted: str = "auto"  # "auto", or a list such as "cpu,cpu" or "cpu,cuda:0,cuda:1"
+    format: str = "auto"
+    threads: int | None = None  # per CPU backend; None = the thread plan
+    slots: str = "4"  # a number for every backend, or "gpu=1,cpu=4"
+    kv_blocks: int = 384
+    token_budget: int = 512
+    scheduling: str = "fcfs"
+
+    def slots_of(self, name: str, default: int = 4) -> int:
+        """Slots of one backend by name or by the kind it starts with."""
+        chosen = default
+        for part in self.slots.split(","):
+            key, _, value = part.rpartition("=")
+            if not value.strip().isdigit() or not 1 <= int(value) <= 256:
+                raise ConfigError(
+                    f"--slots {self.slots} is unclear: use a number from 1 to 256, or gpu=1,cpu=4."
+                )
+            if key.strip() in ("", name) or (name.startswith(f"{key.strip()}-")):
+                chosen = int(value)
+        return chosen
+
+    def check_slot_names(self, names: list[str]) -> None:
+        """Refuse a `--slots` entry that names no backend."""
+        for part in self.slots.split(","):
+            key = part.rpartition("=")[0].strip()
+            if key and not any(n == key or n.startswith(f"{key}-") for n in names):
+                raise UnknownNameError("backend", key, names)
+
+
+@dataclass(frozen=True, slots=True)
 class EngineConfig:
     """Everything the engine needs before it starts."""
 
-    backends: tuple[BackendSpec, ...]
     model: str = "smollm2-135m-instruct"  # catalogue name, GGUF file or model folder
     policy: str = "isolated-rates"
+    options: BackendOptions = BackendOptions()
     context_tokens: int = 4096
     emulate: str | None = None  # profile name; the backends then only wait
     load_format: str = "auto"  # "dummy" gives random weights of `architecture`
     architecture: str | None = None
     seed: int = 0
-    data_dir: Path | None = None
-    calibrate: bool = True  # measure isolated rates when none are cached
-    extra: dict[str, str] = field(default_factory=dict)
+    calibrate: bool = True  # measure isolated rates when none are kept

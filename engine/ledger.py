@@ -142,10 +142,10 @@ def result_json(
                 "prompt_tokens": e.request.prompt_tokens,
                 "cached_tokens": e.cached_tokens,
                 "output_tokens": len(e.tokens),
-                "queue_s": _rounded(t.queue_s),
-                "ttft_s": _rounded(t.ttft_s),
-                "tpot_s": _rounded(t.tpot_s),
-                "e2e_s": _rounded(t.e2e_s),
+                "queue_s": rounded(t.queue_s),
+                "ttft_s": rounded(t.ttft_s),
+                "tpot_s": rounded(t.tpot_s),
+                "e2e_s": rounded(t.e2e_s),
                 "finish_reason": e.reason,
                 "receipt": receipt_json(e.receipt) if e.receipt else None,
             }
@@ -168,13 +168,13 @@ def result_json(
             }
             for b in backends
         ],
-        "makespan_s": _rounded(makespan),
-        "output_throughput": _rounded(output / makespan) if makespan else None,
+        "makespan_s": rounded(makespan),
+        "output_throughput": rounded(output / makespan) if makespan else None,
         "requests_per_backend": counts,
         **(extra or {}),
         "requests": requests,
     }
 
 
-def _rounded(value: float | None) -> float | None:
+def rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)

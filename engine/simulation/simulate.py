@@ -1,12 +1,14 @@
 """The same scheduler, KV manager and router on a virtual clock: bursts in milliseconds of real time."""
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import count
 
 from engine.backend import Backend, DropUnowned, Submit
 from engine.clock import VirtualClock
 from engine.events import BackendInfo
+from engine.execution.profile_runner import ProfileRunner
 from engine.kv.manager import KvManager
 from engine.ledger import Ledger, result_json
 from engine.profiling.profile import BackendProfile, Profile
@@ -15,7 +17,6 @@ from engine.routing.router import Router
 from engine.scheduling.batch import Batch
 from engine.scheduling.policies import make_policy
 from engine.scheduling.scheduler import Scheduler
-from engine.simulation.runner import ProfileRunner
 from engine.workloads.presets import Workload
 
 CONTEXT_TOKENS = 4096
@@ -74,7 +75,7 @@ class Simulation:
             self.router.set_rates(BackendName(b.name), b.rates)
         self.ledger = Ledger()
         self._ids = count()
-        self._events: list[tuple[float, int, BackendName | None, object]] = []
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()  # ties in time keep the order in which they were planned
         self._running: set[BackendName] = set()
 
@@ -97,7 +98,7 @@ class Simulation:
                 start_s + planned.offset_s,
                 planned.tag,
             ).fitted(CONTEXT_TOKENS)
-            self._plan(request.arrival_s, None, (request, number))
+            self._at(request.arrival_s, partial(self._arrive, request, number))
         self._drain()
         entries = [e for e in self.ledger.entries.values() if e.run_id is not None]
         return result_json(
@@ -122,18 +123,14 @@ class Simulation:
             self._begin(backend)
         self._drain()
 
-    def _plan(self, time_s: float, name: BackendName | None, payload: object) -> None:
-        heapq.heappush(self._events, (time_s, next(self._order), name, payload))
+    def _at(self, time_s: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (time_s, next(self._order), action))
 
     def _drain(self) -> None:
         while self._events:
-            time_s, _, name, payload = heapq.heappop(self._events)
+            time_s, _, action = heapq.heappop(self._events)
             self.clock.advance_to(time_s)
-            if name is None:
-                request, number = payload  # type: ignore[misc]
-                self._arrive(request, number)
-            else:
-                self._end_step(self._backends[name], payload)  # type: ignore[arg-type]
+            action()
 
     def _arrive(self, request: Request, number: int) -> None:
         self.ledger.open(request, number, "simulated")
@@ -157,10 +154,10 @@ class Simulation:
         others = bool(self._running - {backend.name})
         now = self.clock.now_s()
         self._running.add(backend.name)
-        self._plan(now + runner.seconds(batch, others), backend.name, (batch, now, others))
+        end_s = now + runner.seconds(batch, others)
+        self._at(end_s, partial(self._end_step, backend, batch, now, others))
 
-    def _end_step(self, backend: Backend, payload: tuple[Batch, float, bool]) -> None:
-        batch, started_s, others = payload
+    def _end_step(self, backend: Backend, batch: Batch, started_s: float, others: bool) -> None:
         self._running.discard(backend.name)
         ids = backend.runner.run(batch)
         report = backend.finish(batch, ids, started_s, self.clock.now_s(), others)

@@ -1,0 +1,141 @@
+"""Bursts: a preset's requests with their arrival times, after every backend has been seeded alike."""
+
+import uuid
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from engine.backend import DropUnowned
+from engine.events import BurstDone, BurstStarted, Notice
+from engine.ledger import result_json
+from engine.request import Request, RequestId, SamplingParams
+from engine.workloads.presets import Workload, make_workload
+
+if TYPE_CHECKING:
+    from engine.core import Core
+
+
+class Phase(StrEnum):
+    WAITING = "waiting"  # for chats that stream and for calibration
+    SEEDING = "seeding"  # every backend runs the seeding prompts
+    RUNNING = "running"
+
+
+@dataclass(slots=True)
+class Burst:
+    """One run of a preset. Requests are numbered from 1 within it."""
+
+    preset: str
+    seed: int
+    run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    policy: str = ""
+    phase: Phase = Phase.WAITING
+    workload: Workload | None = None
+    start_s: float = 0.0
+    seeding: set[RequestId] = field(default_factory=set)
+    to_come: int = 0
+    open: set[RequestId] = field(default_factory=set)
+    mixed: bool = False  # requests from outside ran beside it: not for comparisons
+
+
+class BurstRunner:
+    """At most one burst at a time. `advance` moves it from phase to phase."""
+
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+        self.burst: Burst | None = None
+
+    def start(self, burst: Burst, policy: str | None) -> None:
+        """Queue a burst; it begins when chats have ended and calibration is done.
+
+        Raises `EngineError` for an unknown preset or policy.
+        """
+        core = self._core
+        if self.burst is not None:
+            core.publish(Notice("warning", "A burst is running: stop it first, or wait for its end."))
+            core.publish(BurstDone(burst.run_id, True, {}))
+            return
+        if policy is not None:
+            core.router.set_policy(policy)
+        burst.policy = core.router.policy
+        codec = core.conversations.codec
+        burst.workload = make_workload(
+            burst.preset, lambda text: codec.encode(text, add_special=False), burst.seed
+        )
+        self.burst = burst
+
+    def advance(self, busy: bool) -> None:
+        """Go on to the next phase when the present one is over."""
+        burst = self.burst
+        if burst is None:
+            return
+        if burst.phase is Phase.WAITING:
+            if not busy:
+                self._seed(burst)
+        elif burst.phase is Phase.SEEDING:
+            if not burst.seeding:
+                self._run(burst)
+        elif not burst.to_come and not burst.open:
+            self._finish(burst, aborted=False)
+
+    def outsider(self) -> None:
+        """A typed prompt came in."""
+        if self.burst is not None and self.burst.phase is not Phase.WAITING:
+            self.burst.mixed = True
+
+    def ended(self, request_id: RequestId) -> None:
+        if self.burst is not None:
+            self.burst.seeding.discard(request_id)
+            self.burst.open.discard(request_id)
+
+    def abort(self) -> None:
+        """Stop: what has not arrived never will. The core has cancelled the open requests."""
+        if self.burst is not None:
+            self._finish(self.burst, aborted=True)
+
+    def _seed(self, burst: Burst) -> None:
+        assert burst.workload is not None
+        burst.phase = Phase.SEEDING
+        once = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=1, ignore_eos=True)
+        for name in self._core.router.alive():
+            self._core.supervisor.send(name, DropUnowned())
+            for prompt in burst.workload.seeding:
+                burst.seeding.add(self._core.internal(name, prompt, once))
+
+    def _run(self, burst: Burst) -> None:
+        assert burst.workload is not None
+        core, planned = self._core, burst.workload.requests
+        burst.phase = Phase.RUNNING
+        burst.start_s = core.clock.now_s()
+        burst.to_come = len(planned)
+        offsets = tuple(p.offset_s for p in planned)
+        core.publish(
+            BurstStarted(burst.run_id, burst.preset, burst.policy, len(planned), burst.start_s, offsets)
+        )
+
+        def arrive(number: int) -> None:
+            p = planned[number - 1]
+            # The planned time, not the time of the timer: being late is part of the latency.
+            arrival_s = burst.start_s + p.offset_s
+            request = Request(RequestId(next(core.ids)), p.prompt, p.sampling, arrival_s, p.tag)
+            burst.to_come -= 1
+            burst.open.add(request.id)
+            core.submit(request, number, burst.run_id)
+
+        for number, p in enumerate(planned, 1):
+            core.at(burst.start_s + p.offset_s, lambda n=number: arrive(n))  # type: ignore[misc]
+
+    def _finish(self, burst: Burst, aborted: bool) -> None:
+        self.burst = None
+        core = self._core
+        result = result_json(
+            burst.preset,
+            burst.policy,
+            [u.info for u in core.supervisor.units.values()],
+            [e for e in core.ledger.entries.values() if e.run_id == burst.run_id],
+            burst.start_s,
+            emulated=core.config.emulate is not None,
+            simulated=False,
+            extra={"profile": core.config.emulate, "mixed": burst.mixed, "run_id": burst.run_id},
+        )
+        core.publish(BurstDone(burst.run_id, aborted, result))

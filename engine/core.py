@@ -1,0 +1,336 @@
+"""The engine's one thread, inside: requests, bursts and calibration between router and backends.
+
+Nothing here is thread-safe and nothing needs to be; `engine.engine` hands work in.
+"""
+
+import heapq
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from multiprocessing.connection import Connection
+
+from engine.backend import Cancel, Submit
+from engine.burst import BurstRunner
+from engine.calibration import Calibrator, rates_key
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.errors import EngineError, PromptError
+from engine.events import (
+    BackendState,
+    Event,
+    Notice,
+    RequestArrived,
+    RequestRouted,
+    StepDone,
+    StepReport,
+    TextOut,
+)
+from engine.kv.manager import blocks_for
+from engine.ledger import Entry, Ledger
+from engine.profiling.profile import Rates
+from engine.profiling.store import load_rates
+from engine.replies import Codec, Conversations, Reply
+from engine.request import BackendName, FinishReason, Request, RequestId, RequestState, SamplingParams
+from engine.routing.router import Router
+from engine.supervisor import Supervisor, Unit
+from engine.text import Message
+from engine.transport import Loaded
+
+log = logging.getLogger(__name__)
+
+_KEPT_ENTRIES = 4_000
+
+
+class Core:
+    """Owns router, ledger, supervisor, replies, the burst and the calibration."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        codec: Codec,
+        vocabulary: int,
+        units: Sequence[Unit],
+        clock: Clock,
+        publish: Callable[[Event], None],
+        ids: "count[int]",
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.publish = publish
+        self.ids = ids
+        self.conversations = Conversations(codec)
+        self.supervisor = Supervisor(units, clock, publish)
+        names = [(u.plan.spec.name, u.info.label, u.plan.salt) for u in units]
+        self.router = Router(config.policy, names)
+        for name, _, _ in names:
+            self.router.remove(name)  # nobody is alive before it has loaded
+        self.ledger = Ledger()
+        self._replies: dict[RequestId, Reply] = {}
+        self._typed = 0
+        self._open: set[RequestId] = set()  # requests of the user that have not ended
+        self._held: list[Callable[[], None]] = []  # prompts typed before any backend had loaded
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._timer_ids = count()
+        self.calibrator = Calibrator(self, vocabulary)
+        self.bursts = BurstRunner(self)
+
+    # --- the loop -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        for name in self.supervisor.units:
+            self.supervisor.start(name)
+
+    def turn(self, wake: Connection, longest_s: float = 1.0) -> None:
+        """One turn of the loop: wait for something, then take everything that is there."""
+        now = self.clock.now_s()
+        timeout = min(longest_s, max(0.0, self._timers[0][0] - now)) if self._timers else longest_s
+        for name, message in self.supervisor.poll(wake, timeout):
+            if message is None:
+                self._on_death(name)
+            elif isinstance(message, Loaded):
+                self._on_loaded(name)
+            else:
+                self._on_report(message)
+        while self._timers and self._timers[0][0] <= self.clock.now_s():
+            heapq.heappop(self._timers)[2]()
+
+    @property
+    def loading(self) -> bool:
+        states = {u.state for u in self.supervisor.units.values()}
+        return BackendState.LOADING in states or BackendState.WAITING in states
+
+    def at(self, time_s: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._timers, (time_s, next(self._timer_ids), action))
+
+    def advance(self) -> None:
+        """Whatever waits for quiet: calibration first, then a burst."""
+        if self.loading:
+            return
+        busy = bool(self._open or self._held)
+        self.calibrator.advance(busy)
+        self.bursts.advance(busy or self.calibrator.current is not None)
+
+    # --- backends -------------------------------------------------------------------------------------
+
+    def _on_loaded(self, name: BackendName) -> None:
+        unit = self.supervisor.units[name]
+        self.router.restore(name)
+        self.supervisor.set_state(name, BackendState.READY)
+        if unit.profile is not None:
+            self.set_rates(name, unit.profile.rates)
+        elif (rates := load_rates(rates_key(unit))) is not None:
+            self.set_rates(name, rates)
+        elif self.config.calibrate:
+            self.calibrator.add(name)
+        held, self._held = self._held, []
+        for go in held:
+            go()
+
+    def set_rates(self, name: BackendName, rates: Rates) -> None:
+        self.router.set_rates(name, rates)
+        order = self.router.fastest_first()
+        for other, unit in self.supervisor.units.items():
+            mine = {"prefill_rate": rates.prefill, "decode_rate": rates.decode} if other == name else {}
+            info = replace(unit.info, rank=order.index(other), **mine)  # type: ignore[arg-type]
+            if info != unit.info:
+                self.supervisor.update_info(other, info)
+
+    def _on_death(self, name: BackendName) -> None:
+        """Started requests end with `error`, waiting ones move to whoever is alive."""
+        unit = self.supervisor.units[name]
+        why = unit.message
+        self.router.remove(name)
+        now = self.clock.now_s()
+        ended, moved = [], []
+        self.calibrator.drop(name)
+        for entry in list(self.ledger.entries.values()):
+            if entry.backend != name or entry.state is RequestState.FINISHED:
+                continue
+            if not entry.number or entry.started or not self.router.alive():
+                self._close(entry, FinishReason.ERROR, f"The {unit.info.label} backend stopped: {why}")
+                ended.append(entry.number)
+            else:
+                self._route(entry, now, moved_from=name)
+                moved.append(entry.number)
+        if not self.router.alive() and not self.loading:
+            self._held = []
+        words = [why]
+        if any(ended):
+            words.append(f"{_numbers([n for n in ended if n])} ended with error.")
+        if moved:
+            words.append(f"{_numbers(moved)} moved.")
+        if self.router.alive():
+            words.append("The other backend and this window carry on.")
+        self.supervisor.set_state(name, BackendState.STOPPED, " ".join(words))
+        self.publish(Notice("error", f"The {unit.info.label} backend stopped. {' '.join(words)}"))
+
+    def recalibrate(self) -> None:
+        """Measure every running backend again as soon as it is quiet."""
+        for name, unit in self.supervisor.units.items():
+            if unit.ready and unit.profile is None:
+                self.calibrator.add(name)
+
+    def restart(self, name: BackendName) -> None:
+        """Start a stopped (or stalled) backend anew, empty."""
+        unit = self.supervisor.units[name]
+        if unit.state is BackendState.STALLED and unit.transport is not None:
+            unit.transport.close(0.0)
+            unit.transport, unit.message = None, "It was restarted."
+            self._on_death(name)
+        if unit.state is BackendState.STOPPED:
+            self.supervisor.start(name)
+
+    def _on_report(self, report: StepReport) -> None:
+        self.router.observe(report)
+        ended = self.ledger.apply(report)
+        self.publish(StepDone(report))
+        for request_id, token in report.tokens:
+            reply = self._replies.get(request_id)
+            if reply is not None and token not in self.conversations.codec.eos_ids:
+                text, stopped = reply.push(token)
+                if text:
+                    self.publish(TextOut(request_id, text))
+                if stopped:
+                    entry = self.ledger.entries[request_id]
+                    self.supervisor.send(entry.backend, Cancel(request_id))
+                    self._close(entry, FinishReason.STOP)
+        for entry in ended:
+            self._ended(entry)
+
+    # --- requests -------------------------------------------------------------------------------------
+
+    def chat(
+        self,
+        request_id: RequestId,
+        messages: Sequence[Message],
+        sampling: SamplingParams,
+        only: BackendName | None,
+    ) -> None:
+        """A typed prompt. What is wrong with it comes back as the reply's error."""
+        if not self.router.alive() and self.loading:
+            self._held.append(lambda: self.chat(request_id, messages, sampling, only))
+            return
+        self._typed += 1
+        self.calibrator.pause()
+        self.bursts.outsider()
+        message, prompt = "", tuple[int, ...]()
+        try:
+            reply = self.conversations.open(messages, sampling)
+            prompt = reply.prompt
+            self._replies[request_id] = reply
+        except EngineError as error:
+            message = str(error)
+        request = Request(request_id, prompt, sampling, self.clock.now_s())
+        self.submit(request, self._typed, None, only, message)
+
+    def submit(
+        self,
+        request: Request,
+        number: int,
+        run_id: str | None,
+        only: BackendName | None = None,
+        refused: str = "",
+    ) -> None:
+        pool = min(u.plan.spec.kv_blocks for u in self.supervisor.units.values())
+        if not refused:
+            try:
+                request = request.fitted(self.config.context_tokens)
+                need = blocks_for(request.prompt_tokens + request.sampling.max_new_tokens)
+                if need > pool:
+                    raise PromptError(
+                        f"The request needs {need:,} KV blocks and the pool holds {pool:,}: "
+                        "shorten it or give the backends a larger KV pool."
+                    )
+            except PromptError as error:
+                refused = str(error)
+        entry = self.ledger.open(request, number, run_id)
+        self._open.add(request.id)
+        self.publish(
+            RequestArrived(
+                request.id,
+                number,
+                run_id,
+                request.prompt_tokens,
+                request.sampling.max_new_tokens,
+                request.arrival_s,
+            )
+        )
+        if refused:
+            self._close(entry, FinishReason.ERROR, refused)
+        elif not self.router.alive():
+            self._close(entry, FinishReason.ERROR, "No backend is running: restart one.")
+        else:
+            self._route(entry, self.clock.now_s(), only=only)
+
+    def _route(
+        self,
+        entry: Entry,
+        now_s: float,
+        moved_from: BackendName | None = None,
+        only: BackendName | None = None,
+    ) -> None:
+        receipt = self.router.choose(entry.request, now_s, moved_from, only)
+        self.ledger.route(receipt)
+        self.publish(RequestRouted(receipt))
+        candidate = receipt.candidate(receipt.chosen)
+        estimate = candidate.cached_tokens if candidate else 0
+        self.supervisor.send(receipt.chosen, Submit(entry.request, estimate))
+
+    def cancel(self, request_id: RequestId) -> None:
+        entry = self.ledger.entries.get(request_id)
+        if entry is not None and entry.state is not RequestState.FINISHED:
+            self.supervisor.send(entry.backend, Cancel(request_id))
+            self.router.forget(entry.backend, request_id)
+            self._close(entry, FinishReason.ABORT)
+
+    def cancel_all(self) -> None:
+        """Stop the burst and every request of the user."""
+        self._timers, self._held = [], []
+        for request_id in sorted(self._open):
+            self.cancel(request_id)
+        self.bursts.abort()
+
+    def _close(self, entry: Entry, reason: FinishReason, message: str = "") -> None:
+        """End an entry from this side, before (or instead of) its backend."""
+        self.ledger.close(entry, reason, self.clock.now_s(), message)
+        self._ended(entry)
+
+    def _ended(self, entry: Entry) -> None:
+        request_id = entry.request.id
+        reply = self._replies.pop(request_id, None)
+        if reply is not None:
+            if entry.reason is not FinishReason.ERROR and (text := reply.finish()):
+                self.publish(TextOut(request_id, text))
+            if entry.reason in (FinishReason.STOP, FinishReason.LENGTH) and not reply.stops.stopped:
+                self.conversations.keep(reply, entry.tokens)
+        if entry.reason is FinishReason.CONTEXT and not entry.message:
+            entry.message = (
+                f"The context of {self.config.context_tokens:,} tokens is full: start a new conversation "
+                "or load the model with a longer context."
+            )
+        if entry.number:
+            self._open.discard(request_id)
+            self.publish(entry.done())
+            self.calibrator.rest()
+        else:
+            del self.ledger.entries[request_id]
+            self.calibrator.ended(entry)
+        self.bursts.ended(request_id)
+        self.ledger.forget(_KEPT_ENTRIES)
+
+    def internal(self, name: BackendName, prompt: tuple[int, ...], sampling: SamplingParams) -> RequestId:
+        """Run a request of our own (seeding, calibration) on one backend, past the router."""
+        request = Request(RequestId(next(self.ids)), prompt, sampling, self.clock.now_s())
+        entry = self.ledger.open(request, 0, None)
+        entry.backend = name
+        self.supervisor.send(name, Submit(request, 0))
+        return request.id
+
+
+def _numbers(numbers: list[int]) -> str:
+    if len(numbers) == 1:
+        return f"Request {numbers[0]}"
+    if numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"Requests {numbers[0]} to {numbers[-1]}"
+    return f"Requests {', '.join(map(str, numbers))}"

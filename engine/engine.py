@@ -1,0 +1,314 @@
+"""The facade: submit, cancel, bursts, subscribe, close. Any thread may call it; one thread does the work.
+
+That thread prepares the model, starts the backends and then runs `Core`. What it learns leaves as events.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from multiprocessing import Pipe
+from pathlib import Path
+
+from engine.burst import Burst
+from engine.choose import choose_backends, emulated_specs
+from engine.clock import MonotonicClock
+from engine.config import BackendSpec, EngineConfig
+from engine.core import Core
+from engine.errors import BackendError, EngineError, PromptError, UnknownNameError
+from engine.events import (
+    BackendInfo,
+    BackendState,
+    BackendStatus,
+    EngineFailed,
+    EngineReady,
+    EventHub,
+    ModelLoaded,
+    Notice,
+    SetupStep,
+    Subscription,
+)
+from engine.placeholder import VOCABULARY, PlaceholderCodec
+from engine.profiling.profile import Profile, load_profile
+from engine.replies import Codec
+from engine.request import BackendName, RequestId, SamplingParams
+from engine.routing.policies import policy_names
+from engine.supervisor import Unit
+from engine.text import Message, TextCodec
+from engine.transport import Plan
+from engine.workloads.presets import PRESETS
+
+log = logging.getLogger(__name__)
+
+
+class _Closing(Exception):
+    """Raised inside the worker when `close` comes during set-up."""
+
+
+class Engine:
+    """One model on several backends. Create, subscribe, `start`, use, `close`."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self.config = config
+        self._clock = MonotonicClock()
+        self._hub = EventHub()
+        self._ids = count(1)
+        self._inbox: deque[Callable[[Core], None]] = deque()
+        self._wake, self._waker = Pipe(duplex=False)
+        self._closing = threading.Event()
+        self._names: list[str] = []
+        self._thread = threading.Thread(target=self._main, name="offramp engine")
+        self.ready = threading.Event()  # every backend has loaded or failed; set as well when all is lost
+        self.failure: EngineError | None = None
+
+    # --- any thread -----------------------------------------------------------------------------------
+
+    def subscribe(self, capacity: int = 65_536) -> Subscription:
+        return self._hub.subscribe(capacity)
+
+    def start(self) -> None:
+        """Begin to load; returns at once. `EngineReady` or `EngineFailed` follows."""
+        self._thread.start()
+
+    def submit_chat(
+        self, messages: Sequence[Message], sampling: SamplingParams, backend: str | None = None
+    ) -> RequestId:
+        """A conversation that ends with the user's turn. The reply comes as `TextOut` and `RequestDone`.
+
+        Raises `PromptError` or `SamplingError`; a prompt that is too long ends with `error` instead, since
+        only the engine's thread can count its tokens.
+        """
+        sampling.validate()
+        if not messages or not messages[-1]["content"].strip():
+            raise PromptError("The prompt is empty: write something to answer.")
+        if backend is not None and self._names and backend not in self._names:
+            raise UnknownNameError("backend", backend, self._names)
+        request_id = RequestId(next(self._ids))
+        only = BackendName(backend) if backend else None
+        self._post(lambda core: core.chat(request_id, tuple(messages), sampling, only))
+        return request_id
+
+    def cancel(self, request_id: RequestId) -> None:
+        self._post(lambda core: core.cancel(request_id))
+
+    def cancel_all(self) -> None:
+        """Stop the burst and every request."""
+        self._post(lambda core: core.cancel_all())
+
+    def run_burst(self, preset: str, policy: str | None = None, seed: int = 0) -> str:
+        """Start a burst as soon as it is quiet; returns its run id. Raises `UnknownNameError`."""
+        if preset not in PRESETS:
+            raise UnknownNameError("preset", preset, list(PRESETS))
+        self._check_policy(policy)
+        burst = Burst(preset, seed)
+        self._post(lambda core: core.bursts.start(burst, policy))
+        return burst.run_id
+
+    def set_policy(self, policy: str) -> None:
+        self._check_policy(policy)
+        self._post(lambda core: core.router.set_policy(policy))
+
+    def policies(self) -> list[str]:
+        """Names of the policies; the forced ones are complete once the backends are known."""
+        return policy_names(self._names)
+
+    def restart_backend(self, name: str) -> None:
+        self._post(lambda core: core.restart(BackendName(name)))
+
+    def recalibrate(self) -> None:
+        """Measure the isolated rates again as soon as it is quiet."""
+        self._post(lambda core: core.recalibrate())
+
+    def wait_ready(self, timeout_s: float | None = None) -> None:
+        """Wait until requests can run. Raises the `EngineError` that prevented it."""
+        if not self.ready.wait(timeout_s):
+            raise BackendError(f"The engine was not ready after {timeout_s:.0f} s: look into the log.")
+        if self.failure is not None:
+            raise self.failure
+
+    def close(self) -> None:
+        """End everything within about three seconds: requests, backends, the thread."""
+        self._closing.set()
+        self._post(lambda core: None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _post(self, work: Callable[[Core], None]) -> None:
+        self._inbox.append(work)
+        try:
+            self._waker.send_bytes(b"!")
+        except OSError:
+            log.debug("work posted after close")
+
+    def _check_policy(self, policy: str | None) -> None:
+        if policy is not None and self._names and policy not in self.policies():
+            raise UnknownNameError("policy", policy, self.policies())
+
+    # --- the engine's thread --------------------------------------------------------------------------
+
+    def _main(self) -> None:
+        core: Core | None = None
+        try:
+            core = self._set_up()
+            core.start()
+            self._loop(core)
+        except _Closing:
+            pass
+        except EngineError as error:
+            self._fail(error)
+        except Exception as error:
+            log.exception("the engine's thread failed")
+            self._fail(BackendError(f"The engine failed ({type(error).__name__}: {error}): see the log."))
+        finally:
+            if core is not None:
+                core.calibrator.close()
+                core.supervisor.close()
+            self._closing.set()
+            self.ready.set()
+            self._wake.close()
+            self._waker.close()
+
+    def _loop(self, core: Core) -> None:
+        while not self._closing.is_set():
+            core.turn(self._wake)
+            while self._wake.poll(0):
+                self._wake.recv_bytes()
+            while self._inbox:
+                work = self._inbox.popleft()
+                try:
+                    work(core)
+                except EngineError as error:
+                    self._hub.publish(Notice("error", str(error)))
+            core.advance()
+            if not self.ready.is_set() and not core.loading:
+                if not core.router.alive():
+                    raise BackendError(" ".join(u.message for u in core.supervisor.units.values()))
+                self.ready.set()
+                self._hub.publish(EngineReady())
+
+    def _fail(self, error: EngineError) -> None:
+        self.failure = error
+        self._hub.publish(EngineFailed(str(error)))
+
+    def _tell(self, step: SetupStep) -> None:
+        """Publish progress; the way out of a long set-up when the window closes."""
+        if self._closing.is_set():
+            raise _Closing
+        self._hub.publish(step)
+
+    def _set_up(self) -> Core:
+        config = self.config
+        if config.emulate is not None:
+            return self._set_up_emulated(load_profile(config.emulate))
+        specs, note = choose_backends(config.options, self._tell)
+        self._announce(specs)
+        path, codec, vocabulary, name = self._prepare_model()
+        context = min(config.context_tokens, self._model_context)
+        config = replace(config, context_tokens=context)
+        plans = [
+            Plan(
+                spec,
+                f"{name}|{spec.format}",
+                context,
+                tuple(sorted(codec.eos_ids)),
+                str(path) if path else None,
+                _dummy_shape(config),
+                config.load_format,
+                config.seed,
+            )
+            for spec in specs
+        ]
+        if note:
+            self._hub.publish(Notice("info", note))
+        self._hub.publish(ModelLoaded(name, "", context, False))
+        units = [Unit(plan, info) for plan, info in zip(plans, self._infos(specs), strict=True)]
+        return Core(config, codec, vocabulary, units, self._clock, self._hub.publish, self._ids)
+
+    def _set_up_emulated(self, profile: Profile) -> Core:
+        config = self.config
+        specs = emulated_specs(profile, config.options)
+        infos = self._announce(specs, profile)
+        units = [
+            Unit(Plan(spec, spec.name, config.context_tokens, ()), info, profile.backend(spec.name))
+            for spec, info in zip(specs, infos, strict=True)
+        ]
+        self._hub.publish(ModelLoaded("Placeholder text", "", config.context_tokens, True, profile.title))
+        codec = PlaceholderCodec()
+        return Core(config, codec, VOCABULARY, units, self._clock, self._hub.publish, self._ids)
+
+    def _prepare_model(self) -> tuple[Path | None, Codec, int, str]:
+        """(path, codec, vocabulary, name to show), downloading and converting on first use."""
+        from engine.models.fetch import ensure_model
+        from engine.models.inspect import inspect_model
+        from engine.models.prepare import prepared
+
+        config = self.config
+        if config.load_format == "dummy":
+            from engine.models.architecture import named_shape
+
+            name = _dummy_shape(config)
+            shape = named_shape(name)
+            self._model_context = shape.max_context
+            return None, PlaceholderCodec(shape.vocab), shape.vocab, f"{name}, random weights"
+        path = ensure_model(config.model, self._tell)
+        shape = inspect_model(path)
+        self._model_context = shape.max_context
+        codec = TextCodec.load(prepared(path, self._tell))
+        return path, codec, shape.vocab, path.stem if path.is_file() else path.name
+
+    def _announce(self, specs: Sequence[BackendSpec], profile: Profile | None = None) -> list[BackendInfo]:
+        """Tell the backends' names at once, so that the window can draw them before they load."""
+        self._names = [s.name for s in specs]
+        infos = self._infos(specs, profile)
+        for info in infos:
+            self._hub.publish(BackendStatus(info, BackendState.WAITING))
+        # A policy that does not exist is refused before anything is loaded.
+        if self.config.policy not in self.policies():
+            raise UnknownNameError("policy", self.config.policy, self.policies())
+        return infos
+
+    @staticmethod
+    def _infos(specs: Sequence[BackendSpec], profile: Profile | None = None) -> list[BackendInfo]:
+        # Until rates are known: GPUs first, then in the order given.
+        order = sorted(range(len(specs)), key=lambda i: (specs[i].kind != "gpu", i))
+        infos = []
+        for i, spec in enumerate(specs):
+            device = profile.backend(spec.name).device_name if profile else spec.device
+            info = BackendInfo(
+                name=spec.name,
+                label=spec.label,
+                kind=spec.kind,
+                rank=order.index(i),
+                device=spec.device,
+                device_name=device,
+                emulated=spec.emulated,
+                slots=spec.slots,
+                kv_blocks=spec.kv_blocks,
+                block_bytes=profile.backend(spec.name).block_bytes if profile else 0,
+                threads=spec.threads,
+                format=spec.format,
+            )
+            infos.append(info)
+        return infos
+
+
+def _dummy_shape(config: EngineConfig) -> str:
+    return config.architecture or "smollm2-135m"
+
+
+def wait_calibrated(engine: Engine, subscription: Subscription, timeout_s: float = 600.0) -> None:
+    """Wait until every running backend has rates, draining `subscription` meanwhile."""
+    states: dict[str, BackendStatus] = {}
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline and engine.failure is None:
+        for event in subscription.drain():
+            if isinstance(event, BackendStatus):
+                states[event.info.name] = event
+        running = [s for s in states.values() if s.state is not BackendState.STOPPED]
+        if running and all(s.info.decode_rate is not None for s in running):
+            return
+        time.sleep(0.05)
+    raise BackendError("Calibration did not end in time: close what else is busy and try again.")
