@@ -215,8 +215,9 @@ def _config_scaling(scaling: Mapping[str, Any]) -> RopeScaling | None:
     )
 
 
-# Shapes of published models, for runs with random weights.
+# Shapes of published models, for runs with random weights; "tiny" loads at once, to try the plumbing.
 _NAMED = {
+    "tiny": ModelShape("llama", 2, 64, 2, 1, 32, 128, 512, 10_000.0, 1e-5, 4096, True, eos_ids=(2,)),
     "smollm2-135m": ModelShape(
         "llama", 30, 576, 9, 3, 64, 1536, 49152, 100_000.0, 1e-5, 8192, True, eos_ids=(2,)
     ),
