@@ -9,8 +9,7 @@ QLabel[tone="error"] { color: @error; }
 QLabel[tone="warning"] { color: @warning; }
 QLabel[tone="success"] { color: @success; }
 QLabel[tone="emulated"] { color: @emulated; }
-QLabel#emulated {
-  color: @emulated; border: 1px dashed; border-color: @emulated; border-radius: 4px; padding: 2px 7px; }
+QLabel#emulated { color: @emulated; padding: 0 8px; }
 QFrame#panel { background: @panel; border: 1px solid; border-color: @line; border-radius: 8px; }
 QFrame#sheet { background: @raised; border: 1px solid; border-color: @strong; }
 QFrame#popover { background: @raised; border: 1px solid; border-color: @strong; border-radius: 8px; }
@@ -66,6 +65,7 @@ QTableCornerButton::section { background: transparent; border: none; }
 QTabBar::tab { color: @muted; background: transparent; border: none; padding: 6px 12px; }
 QTabBar::tab:selected { color: @text; background: @control; border-radius: 6px; }
 QScrollArea, QScrollArea > QWidget > QWidget { background: transparent; border: none; }
+QAbstractScrollArea::corner { background: transparent; border: none; }
 QScrollBar { background: transparent; border: none; margin: 0; }
 QScrollBar:vertical { width: 10px; }
 QScrollBar:horizontal { height: 10px; }

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
@@ -40,6 +40,7 @@ class BackendPanel(Panel):
 
     topics = frozenset({"backends", "requests", "clock"})
     restart_requested = Signal(str)
+    least = QSize(400, 240)
 
     def __init__(
         self, board: Board, themes: ThemeHolder, name: str, kv_map: Map, parent: QWidget | None = None
@@ -69,12 +70,11 @@ class BackendPanel(Panel):
         self._rate = Figure(self.themes, "Tokens per second", "tok/s", "000.0")
         row.addWidget(self._mark)
         row.addWidget(self._title)
-        row.addSpacing(8)
+        row.addSpacing(4)
         row.addWidget(self._device)
         row.addWidget(self._word)
         row.addStretch(1)
         row.addWidget(self._step)
-        row.addSpacing(4)
         row.addWidget(self._rate)
         self.body.addWidget(self._header)
         line = QFrame()
@@ -139,6 +139,7 @@ class BackendPanel(Panel):
         words.addStretch(1)
         top = Qt.AlignmentFlag.AlignTop
         row.addWidget(self._ghost, 0, top)
+        row.addSpacing(8)
         row.addWidget(self._alert, 0, top)
         row.addLayout(words, 1)
         return page

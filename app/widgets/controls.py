@@ -1,7 +1,7 @@
 """Buttons, the labelled combo box, the EMULATED mark and the keyboard's focus ring."""
 
 from PySide6.QtCore import QEvent, QObject, QRect, QSize, Qt
-from PySide6.QtGui import QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QPushButton, QWidget
 
 from app.theme import ThemeHolder, font
@@ -9,6 +9,7 @@ from app.widgets.icons import icon
 
 HEIGHT = 32
 RING_GAP = 2
+ICON_GAP = 4  # beside the 4 px that Qt leaves itself
 
 
 class Button(QPushButton):
@@ -28,7 +29,8 @@ class Button(QPushButton):
         super().__init__(text, parent)
         self._themes, self._icon_name = themes, icon_name
         self.setFont(font("label", bold=kind != "quiet"))
-        self.setIconSize(QSize(16, 16))
+        self._gap = ICON_GAP if text else 0
+        self.setIconSize(QSize(16 + self._gap, 16))
         self.setAccessibleName(name or text)
         self.setToolTip(tip or ("" if text else name))
         if not text:
@@ -53,7 +55,8 @@ class Button(QPushButton):
             return
         theme = self._themes.current
         colour = {"primary": theme.on_inverse, "danger": theme.error, "ghost": theme.muted}
-        self.setIcon(icon(self._icon_name, colour.get(self.property("kind"), theme.text), theme.disabled))
+        ink = colour.get(self.property("kind"), theme.text)
+        self.setIcon(icon(self._icon_name, ink, theme.disabled, self._gap))
 
 
 class LabelledCombo(QComboBox):
@@ -97,17 +100,21 @@ class LabelledCombo(QComboBox):
         painter.setBrush(fill if self.isEnabled() else Qt.BrushStyle.NoBrush)
         painter.drawRoundedRect(self.rect().toRectF().adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
         left, flags = 13, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft
-        painter.setFont(font("label"))
-        painter.setPen(theme.muted if self.isEnabled() else theme.disabled)
-        painter.drawText(QRect(left, 0, self.width(), self.height()), flags, self._name)
-        left += painter.fontMetrics().horizontalAdvance(self._name) + 9
-        painter.setFont(font("label", bold=True))
+        value = self._note or self.currentText() or "n/a"
+        bold = font("label", bold=True)
+        named = left + QFontMetrics(font("label")).horizontalAdvance(self._name) + 9
+        # Where both do not fit, the value is what one needs to read; the name is in the tooltip.
+        if named + QFontMetrics(bold).horizontalAdvance(value) + 28 <= self.width() or self._note:
+            painter.setFont(font("label"))
+            painter.setPen(theme.muted if self.isEnabled() else theme.disabled)
+            painter.drawText(QRect(left, 0, self.width(), self.height()), flags, self._name)
+            left = named
+        painter.setFont(bold)
         painter.setPen(theme.text if self.isEnabled() else theme.disabled)
         room = self.width() - left - 28
-        value = self._note or self.currentText() or "n/a"
         shown = painter.fontMetrics().elidedText(value, Qt.TextElideMode.ElideRight, room)
         painter.drawText(QRect(left, 0, room, self.height()), flags, shown)
-        self.setToolTip(value if shown != value else "")
+        self.setToolTip(f"{self._name}: {value}")
         chevron = icon("chevron", theme.muted if self.isEnabled() else theme.disabled)
         chevron.paint(painter, QRect(self.width() - 25, (self.height() - 16) // 2, 16, 16))
 
@@ -126,8 +133,9 @@ class LabelledCombo(QComboBox):
 class EmulatedMark(QLabel):
     """The permanent sign that the numbers come from a profile: dashed, in a colour of its own."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, themes: ThemeHolder, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._themes = themes
         self.setObjectName("emulated")
         self.setFont(font("label"))
         self.setFixedHeight(22)
@@ -139,6 +147,15 @@ class EmulatedMark(QLabel):
         self.setText(f'<span style="font-weight:600">EMULATED</span>{shown}')
         self.setAccessibleName(f"Emulated: {detail}" if detail else "Emulated")
         self.setToolTip(f"Emulated: {detail}" if detail else "Emulated")
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        pen = QPen(self._themes.current.emulated, 1)
+        pen.setDashPattern([3, 3])  # the style sheet's own dashes are dots at 1 px
+        painter.setPen(pen)
+        painter.drawRoundedRect(self.rect().toRectF().adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
 
 
 class FocusRing(QWidget):

@@ -28,10 +28,20 @@ def pixmap(name: str, colour: QColor, size: int = 16, dpr: float = 1.0) -> QPixm
     return out
 
 
-def icon(name: str, colour: QColor, disabled: QColor | None = None, size: int = 16) -> QIcon:
-    """A `QIcon` with its disabled colour, for both pixel densities."""
+def icon(name: str, colour: QColor, disabled: QColor | None = None, gap: int = 0) -> QIcon:
+    """A `QIcon` with its disabled colour, for both pixel densities; `gap` keeps a text after it away."""
     out = QIcon()
     for dpr in SCALES:
-        out.addPixmap(pixmap(name, colour, size, dpr), QIcon.Mode.Normal)
-        out.addPixmap(pixmap(name, disabled or colour, size, dpr), QIcon.Mode.Disabled)
+        for mode, ink in ((QIcon.Mode.Normal, colour), (QIcon.Mode.Disabled, disabled or colour)):
+            out.addPixmap(_padded(pixmap(name, ink, 16, dpr), gap, dpr), mode)
+    return out
+
+
+def _padded(drawn: QPixmap, gap: int, dpr: float) -> QPixmap:
+    out = QPixmap(round((16 + gap) * dpr), drawn.height())
+    out.setDevicePixelRatio(dpr)
+    out.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(out)
+    painter.drawPixmap(0, 0, drawn)
+    painter.end()
     return out

@@ -17,6 +17,7 @@ class Panel(QFrame):
     """
 
     topics: frozenset[str] = frozenset()  # what this panel shows; empty = everything
+    least = QSize(160, 120)
 
     def __init__(self, board: Board, themes: ThemeHolder, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -43,6 +44,10 @@ class Panel(QFrame):
         self.title_row.addWidget(self.phrase_label, 1)
         self.body.addWidget(row)
         return self.title_row
+
+    def minimumSizeHint(self) -> QSize:
+        """Not what the content asks for: it adapts to the panel, so it must not hold the panel open."""
+        return self.least
 
     def theme_changed(self) -> None:
         """The scheme changed: painted parts drop what they cached. The style sheet is the window's."""

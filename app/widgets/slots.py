@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from app.theme import Theme, ThemeHolder, font
 from app.widgets.marks import hatch_brush, paint_badge
 
-ROW, ROW_LEAST = 40, 26
+ROW, ROW_LEAST = 40, 24
 BADGE, BAR = 24, 8
 LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
@@ -145,8 +145,9 @@ class SlotsView(QWidget):
         top = area.center().y() - (13 if area.height() >= 36 else 12)
         in_text = QRect(40, top, in_width + 8, 16)
         out_text = QRect(48 + in_width, top, free - in_width + 8, 16)
-        in_bar = QRect(40, top + 18, in_width, BAR)
-        out_bar = QRect(48 + in_width, top + 18, free - in_width, BAR)
+        bar_top = top + (18 if area.height() >= 28 else 16)
+        in_bar = QRect(40, bar_top, in_width, BAR)
+        out_bar = QRect(48 + in_width, bar_top, free - in_width, BAR)
         if not row.number:
             paint_badge(painter, badge, self._rank, "", "dashed", theme)
             painter.setFont(font("label"))

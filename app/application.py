@@ -1,0 +1,100 @@
+"""From parsed options to a running window: paint first, then import and start the engine."""
+
+import signal
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from pathlib import Path
+
+from PySide6.QtWidgets import QApplication
+
+from app.bridge import Bridge
+from app.main_window import MainWindow
+from app.screenshot import Photographer, parse_size
+from app.series.board import Board
+from app.settings import Settings
+from app.theme import ThemeHolder, font
+from engine import __version__
+
+SWITCH_INTERVAL_S = 0.001  # the default of 5 ms lets a busy thread keep the window waiting for 13 ms
+
+
+def run(args: Namespace) -> int:
+    """Open the window of `args` and stay until it closes. Returns the exit code."""
+    size = parse_size(args.size)
+    if size is None:
+        sys.stderr.write(f"offramp: --size {args.size} is not a size: write it as 1920x1080.\n")
+        return 2
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    app = QApplication.instance() or QApplication(sys.argv[:1])
+    app.setApplicationName("Offramp")
+    app.setApplicationVersion(__version__)
+    app.setFont(font("label"))
+    with tempfile.TemporaryDirectory() as scratch:
+        # A picture must not depend on, nor change, what the window remembers.
+        settings = Settings(Path(scratch) / "settings.ini" if args.screenshot else None)
+        return _run(app, args, size, settings)
+
+
+def _run(app: QApplication, args: Namespace, size: tuple[int, int], settings: Settings) -> int:
+    themes = ThemeHolder(args.theme or settings.theme())
+    board = Board()
+    bridge = Bridge(board)
+    window = MainWindow(board, themes, bridge, settings)
+    window.painted.connect(lambda: _start_engine(window, args))
+    if args.screenshot:
+        window.setMinimumSize(320, 240)
+        window.resize(*size)
+        photographer = Photographer(
+            window,
+            Path(args.screenshot),
+            burst=bool(args.preset),
+            after_s=args.after,
+            after_burst=args.after_burst,
+            clock=time.monotonic,
+        )
+        photographer.done.connect(lambda code: _leave(app, window, code))
+    signal.signal(signal.SIGINT, lambda *_: window.close())
+    window.show()
+    return app.exec()
+
+
+def _leave(app: QApplication, window: MainWindow, code: int) -> None:
+    window.close()
+    app.exit(code)
+
+
+def _start_engine(window: MainWindow, args: Namespace) -> None:
+    """After the first paint. What cannot be used is said in the window."""
+
+    def make_engine() -> object:
+        from engine.cli import config_from
+        from engine.engine import Engine
+
+        return Engine(config_from(args))
+
+    window.bridge.start(make_engine)
+    presets = _preset_names()
+    saved = window.settings.choice("preset")
+    preset = args.preset or (saved if saved in presets else presets[0])
+    policies, policy = window.bridge.policies(), args.policy
+    remembered = window.settings.choice("policy")
+    if remembered in policies and policy == _default_policy():
+        policy = remembered
+        window.bridge.set_policy(policy)
+    window.set_choices(presets, policies, preset, policy)
+    if args.preset:
+        window.run_when_ready(args.preset, policy)
+
+
+def _default_policy() -> str:
+    from engine.cli import window_parser
+
+    return window_parser().get_default("policy")
+
+
+def _preset_names() -> list[str]:
+    from engine.workloads.presets import PRESETS
+
+    return list(PRESETS)
