@@ -78,6 +78,7 @@ def without_deciding(receipt: Receipt, labels: Mapping[str, str]) -> str:
 def rates(receipt: Receipt, labels: Mapping[str, str]) -> str:
     """`Rates: CPU 73 tok/s in, 45 out; GPU 2,551 in, 293 out.`"""
     known = [c for c in receipt.candidates if c.prefill_rate and c.decode_rate]
+    known.sort(key=lambda c: c.decode_rate or 0.0)  # slowest first, as everywhere in the window
     if not known:
         return "Rates: n/a, the backends are not calibrated."
     parts = [

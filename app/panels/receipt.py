@@ -1,0 +1,288 @@
+"""The receipt: a sheet over the right of the window that explains one decision term by term."""
+
+import json
+from pathlib import Path
+
+from PySide6.QtCore import QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QGuiApplication, QKeySequence, QPainter, QPaintEvent, QShortcut
+from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
+
+from app.panels.painting import CENTRE, LEFT, draw_text, hair, width_of
+from app.panels.receipt_bars import EDGE, Facts
+from app.panels.receipt_body import ReceiptBody
+from app.series.board import Board, RequestRow
+from app.series.decision import decide
+from app.series.terms import as_json, as_markdown
+from app.series.words import figure, seconds
+from app.theme import ThemeHolder, font
+from app.widgets.controls import Button, EmulatedMark
+from app.widgets.panel import ElidedLabel
+from engine.request import RequestState
+
+WIDTH = 760
+HEADER, FOOTER = 64, 64
+
+
+class ReceiptSheet(QFrame):
+    """Not modal: the burst goes on beside it. Arrow keys step through the requests, Esc closes."""
+
+    topics = frozenset({"requests", "routing", "backends", "run"})
+    closed = Signal()
+    request_shown = Signal(int)  # request id, so that the table can mark its row
+    failed = Signal(str)  # a sentence for the user
+
+    def __init__(self, board: Board, themes: ThemeHolder, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("sheet")
+        self.board, self.themes = board, themes
+        self.request_id: int | None = None
+        self._now_s, self._seen = 0.0, None
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName("Receipt")
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self._header())
+        column.addWidget(self._separator())
+        self.body = ReceiptBody(themes)
+        self.scroll = QScrollArea(self)
+        self.scroll.setWidgetResizable(True)
+        self.scroll.setFrameShape(QFrame.Shape.NoFrame)
+        self.scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.scroll.setWidget(self.body)
+        column.addWidget(self.scroll, 1)
+        column.addWidget(self._separator())
+        column.addWidget(self._footer())
+        keys = (
+            (Qt.Key.Key_Escape, self.close_sheet),
+            (Qt.Key.Key_Left, self.previous),
+            (Qt.Key.Key_Right, self.next),
+        )
+        for key, action in keys:
+            shortcut = QShortcut(QKeySequence(key), self)
+            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            shortcut.activated.connect(action)
+        themes.changed.connect(self.body.update)
+        self.hide()
+
+    def _header(self) -> QWidget:
+        bar = QWidget(self)
+        bar.setFixedHeight(HEADER)
+        row = QHBoxLayout(bar)
+        row.setContentsMargins(EDGE, 0, 16, 0)
+        row.setSpacing(8)
+        title = QLabel("Receipt", bar)
+        title.setFont(font("body", bold=True))
+        self.phrase = ElidedLabel("", bar)
+        self.phrase.setFont(font("label"))
+        self.phrase.setProperty("tone", "muted")
+        self.emulated = EmulatedMark(self.themes, bar)
+        self.back = Button(self.themes, "‹", kind="ghost", name="Previous request", tip="Previous request  ←")
+        self.forth = Button(self.themes, "›", kind="ghost", name="Next request", tip="Next request  →")
+        self.place_label = QLabel(bar)
+        self.place_label.setFont(font("label"))
+        self.place_label.setProperty("tone", "muted")
+        self.place_label.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        close = Button(
+            self.themes, kind="ghost", icon_name="close", name="Close the receipt", tip="Close  Esc"
+        )
+        for button in (self.back, self.forth):
+            button.setFixedWidth(32)
+            button.setFont(font("lead"))
+        row.addWidget(title)
+        row.addSpacing(8)
+        row.addWidget(self.phrase, 1)
+        for widget in (self.emulated, self.back, self.place_label, self.forth, close):
+            row.addWidget(widget)
+        self.back.clicked.connect(self.previous)
+        self.forth.clicked.connect(self.next)
+        close.clicked.connect(self.close_sheet)
+        return bar
+
+    def _footer(self) -> QWidget:
+        bar = QWidget(self)
+        bar.setFixedHeight(FOOTER)
+        row = QHBoxLayout(bar)
+        row.setContentsMargins(EDGE, 0, EDGE, 0)
+        row.setSpacing(8)
+        self.copy_button = Button(self.themes, "Copy Markdown", icon_name="copy")
+        self.export_button = Button(self.themes, "Export JSON", icon_name="download")
+        row.addWidget(self.copy_button)
+        row.addWidget(self.export_button)
+        row.addStretch(1)
+        row.addWidget(KeyHints(self.themes, bar))
+        self.copy_button.clicked.connect(self.copy_markdown)
+        self.export_button.clicked.connect(self._ask_path)
+        return bar
+
+    def _separator(self) -> QFrame:
+        line = QFrame(self)
+        line.setObjectName("separator")
+        line.setFixedHeight(1)
+        return line
+
+    # What is shown
+
+    def place(self, area: QRect) -> None:
+        """Lie at the right of `area`, 760 px wide or less where the window is narrower."""
+        wide = min(WIDTH, area.width())
+        self.setGeometry(area.right() + 1 - wide, area.top(), wide, area.height())
+
+    def show_request(self, request_id: int) -> None:
+        row = self.board.requests.get(request_id)
+        if row is None or row.receipt is None:
+            return
+        self.request_id, self._seen = request_id, None
+        self.scroll.verticalScrollBar().setValue(0)
+        self.show()
+        self.raise_()
+        self.setFocus()
+        self.refresh(set(self.topics), max(self._now_s, row.arrival_s))
+        self.request_shown.emit(request_id)
+
+    def refresh(self, topics: set[str], now_s: float) -> None:
+        """Follow the request while it runs; once it has finished nothing is painted again."""
+        self._now_s = now_s
+        row = self.current()
+        if not self.isVisible() or row is None:
+            return
+        company = self._company()
+        running = row.state is not RequestState.FINISHED
+        seen = (row.request_id, row.state, row.receipt, len(company), now_s if running else 0.0)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        index = next((i for i, r in enumerate(company) if r.request_id == row.request_id), 0)
+        self.place_label.setText(f"{figure(index + 1)} of {figure(len(company))}")
+        self.back.setEnabled(index > 0)
+        self.forth.setEnabled(index + 1 < len(company))
+        self.phrase.set_full_text(self._phrase(row))
+        model = self.board.model
+        self.emulated.setVisible(self._emulation() != "")
+        self.emulated.set_detail(model.emulation if model else "", short=True)
+        labels, ranks = self.board.labels(), self.board.ranks()
+        self.body.show_facts(Facts(row, company, labels, ranks, now_s))
+        if row.receipt is not None:
+            self.body.setAccessibleName(decide(row.receipt, row.number, labels).headline)
+            self.body.setAccessibleDescription(as_markdown(row, labels, self._emulation()))
+
+    def current(self) -> RequestRow | None:
+        row = None if self.request_id is None else self.board.requests.get(self.request_id)
+        return row if row is not None and row.receipt is not None else None
+
+    def _company(self) -> list[RequestRow]:
+        """Requests of the same burst (or the other typed prompts): what the arrow keys step through."""
+        row = self.current()
+        return [
+            r
+            for r in self.board.requests.values()
+            if row and r.run_id == row.run_id and r.receipt is not None
+        ]
+
+    def _phrase(self, row: RequestRow) -> str:
+        receipt, run = row.receipt, self.board.run
+        if receipt is None:
+            return ""
+        if run is None or run.started.run_id != row.run_id:
+            text = f"routed by {receipt.policy}"
+            done = None if row.finished_s is None else seconds(row.finished_s - row.arrival_s)
+            return text + (f", finished after {done}" if done else "")
+        start = run.started.start_s
+        text = f"routed at {seconds(receipt.time_s - start)} by {receipt.policy}"
+        return text + ("" if row.finished_s is None else f", finished at {seconds(row.finished_s - start)}")
+
+    def _emulation(self) -> str:
+        model = self.board.model
+        if model is not None and model.emulated:
+            return model.emulation or "emulated"
+        return "emulated" if any(v.info.emulated for v in self.board.backends.values()) else ""
+
+    # Actions
+
+    def previous(self) -> None:
+        self._step(-1)
+
+    def next(self) -> None:
+        self._step(1)
+
+    def _step(self, by: int) -> None:
+        ids = [int(r.request_id) for r in self._company()]
+        if self.request_id in ids:
+            index = ids.index(self.request_id) + by
+            if 0 <= index < len(ids):
+                self.show_request(ids[index])
+
+    def close_sheet(self) -> None:
+        self.hide()
+        self.request_id = None
+        self.closed.emit()
+
+    def copy_markdown(self) -> None:
+        row = self.current()
+        if row is not None:
+            QGuiApplication.clipboard().setText(as_markdown(row, self.board.labels(), self._emulation()))
+
+    def _ask_path(self) -> None:
+        row = self.current()
+        if row is None:
+            return
+        dialog = QFileDialog(
+            self, "Export the receipt", f"offramp-receipt-{row.number}.json", "JSON (*.json)"
+        )
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setDefaultSuffix("json")
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(self.save_json)
+        dialog.open()
+
+    def save_json(self, path: str) -> None:
+        row = self.current()
+        if row is None:
+            return
+        data = as_json(row, self._now_s) | {"emulation": self._emulation() or None}
+        try:
+            Path(path).write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            self.failed.emit(f"The receipt was not saved: {error.strerror}. Choose another folder.")
+
+
+class KeyHints(QWidget):
+    """Which keys work here, as small keycaps with words."""
+
+    HINTS = ((("←", "→"), "other requests"), (("Esc",), "close"))
+
+    def __init__(self, themes: ThemeHolder, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.themes = themes
+        self.setFixedSize(self.sizeHint())
+        self.setAccessibleName("Arrow keys: other requests. Escape: close.")
+
+    def _lay(self, paint) -> float:
+        used, x = font("label"), 0.0
+        for keys, words in self.HINTS:
+            for key in keys:
+                wide = max(26.0, width_of(key, used) + 13)
+                paint(QRectF(x, 6, wide, 20), key, True)
+                x += wide + 8
+            wide = width_of(words, used) + 2
+            paint(QRectF(x, 8, wide, 16), words, False)
+            x += wide + 24
+        return x - 24
+
+    def sizeHint(self) -> QSize:
+        return QSize(round(self._lay(lambda *_: None)) + 2, 32)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter, theme, used = QPainter(self), self.themes.current, font("label")
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+
+        def paint(rect: QRectF, text: str, key: bool) -> None:
+            if key:
+                painter.setPen(hair(theme.strong))
+                painter.drawRoundedRect(rect.adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
+            colour = theme.text if key else theme.muted
+            draw_text(painter, rect, CENTRE if key else LEFT, text, used, colour)
+
+        self._lay(paint)
+        painter.end()
