@@ -49,16 +49,19 @@ def running_engine(config: EngineConfig) -> Iterator[tuple[Engine, Subscription]
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], note: str = "") -> None:
-    """A table on stdout; every column but the first is right-aligned."""
+    """A table on stdout; columns of numbers are right-aligned. A file or a pipe gets every column whole."""
     table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
+        numbers = all(isinstance(row[i], int | float | None) for row in rows)
+        table.add_column(column, justify="right" if numbers else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(cell_text(c) for c in row))
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
-    console.print(table)
-    if note:
-        console.print(note)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 400)
+    with console.capture() as capture:
+        console.print(table)
+        if note:
+            console.print(note)
+    sys.stdout.write("\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n")
 
 
 def cell_text(value: object) -> str:

@@ -26,18 +26,15 @@ def show_list(args: argparse.Namespace) -> int:
     rows = [
         (
             s.entry.name,
-            s.entry.title,
-            s.entry.architecture,
-            s.entry.licence,
-            f"{s.size_bytes / 1e6:,.0f} MB",
-            f"{s.entry.context_tokens:,}",
             "yes" if s.installed else "no",
-            s.entry.origin,
+            f"{s.size_bytes / 1e6:,.0f} MB",
+            s.entry.context_tokens,
+            s.entry.licence,
+            s.entry.title,
         )
         for s in list_models()
     ]
-    columns = ("name", "title", "architecture", "licence", "size", "context", "on disk", "from")
-    print_table("", columns, rows)
+    print_table("", ("name", "on disk", "size", "context", "licence", "what"), rows)
     sys.stdout.write("Any GGUF file or model folder works as well: --model PATH.\n")
     return 0
 
