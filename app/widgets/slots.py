@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from PySide6.QtCore import QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QBrush, QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.theme import Theme, ThemeHolder, font
@@ -11,6 +11,7 @@ from app.widgets.marks import hatch_brush, paint_badge
 
 ROW, ROW_LEAST = 40, 24
 BADGE, BAR = 24, 8
+SPLIT, LEAST_SOLID = 2, 3
 LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
@@ -42,7 +43,7 @@ class SlotRow:
 
 
 def draw_pair(
-    painter: QPainter, area: QRect, strong: str, rest: str, theme: Theme, colour: Qt.GlobalColor | None = None
+    painter: QPainter, area: QRect, strong: str, rest: str, theme: Theme, colour: QColor | None = None
 ) -> None:
     """A number in 600 and its words in `label`: "94" " of 128 out"."""
     painter.setFont(font("label", bold=True))
@@ -57,32 +58,31 @@ def draw_pair(
 
 def draw_bar(painter: QPainter, area: QRect, theme: Theme, rank: int, hatched: float, solid: float) -> None:
     """A bar of `track`, first a hatched share (not computed), then a solid one (computed)."""
-    colours = theme.backend(rank)
     box = QRectF(area)
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(theme.track)
     painter.drawRoundedRect(box, 2, 2)
-    filled = QRectF(box.left(), box.top(), box.width() * min(1.0, hatched + solid), box.height())
-    if filled.width() < 1:
-        return
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
-    split = round(box.left() + box.width() * hatched)
+    end = round(box.width() * min(1.0, hatched + solid))
+    split = round(box.width() * min(1.0, hatched))
+    if hatched > 0 and solid > 0:  # however little was computed, it is seen, and apart from the rest
+        split = min(split, end - LEAST_SOLID - SPLIT)
+        painter.fillRect(QRect(area.left() + split, area.top(), SPLIT, area.height()), theme.panel)
     if hatched > 0:
+        brush = hatch_brush(rank, theme, painter.device().devicePixelRatioF())
         painter.setBrushOrigin(area.topLeft())
-        dpr = painter.device().devicePixelRatioF()
-        painter.fillRect(
-            QRect(area.left(), area.top(), split - area.left(), area.height()), hatch_brush(rank, theme, dpr)
-        )
+        _segment(painter, QRect(area.left(), area.top(), split, area.height()), brush, theme, rank)
     if solid > 0:
-        gap = 1 if hatched > 0 else 0  # a hair of track keeps a thin computed end apart from the hatch
-        right = round(filled.right())
-        start = max(area.left(), min(split + gap, right - 2))
-        painter.fillRect(QRect(start, area.top(), right - start, area.height()), colours.fill)
-    painter.setBrush(Qt.BrushStyle.NoBrush)
-    painter.setPen(QPen(colours.edge, 1))
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.drawRoundedRect(filled.adjusted(0.5, 0.5, -0.5, -0.5), 1.5, 1.5)
+        start = split + SPLIT if hatched > 0 else 0
+        whole = QRect(area.left() + start, area.top(), max(1, end - start), area.height())
+        _segment(painter, whole, theme.backend(rank).fill, theme, rank)
+
+
+def _segment(painter: QPainter, area: QRect, fill: QBrush | QColor, theme: Theme, rank: int) -> None:
+    painter.setBrush(fill)
+    painter.setPen(QPen(theme.backend(rank).edge, 1))
+    radius = min(1.5, area.width() / 3)
+    painter.drawRoundedRect(QRectF(area).adjusted(0.5, 0.5, -0.5, -0.5), radius, radius)
 
 
 class SlotsView(QWidget):
@@ -141,7 +141,8 @@ class SlotsView(QWidget):
         theme = self._themes.current
         free = area.width() - 40 - 8 - 96
         in_width = round(free * 0.37)
-        badge = QRectF(0, area.center().y() - BADGE / 2, BADGE, BADGE)
+        size = min(BADGE, area.height() - 3)
+        badge = QRectF(0, area.center().y() - size / 2, size, size)
         top = area.center().y() - (13 if area.height() >= 36 else 12)
         in_text = QRect(40, top, in_width + 8, 16)
         out_text = QRect(48 + in_width, top, free - in_width + 8, 16)

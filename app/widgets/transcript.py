@@ -11,6 +11,7 @@ from PySide6.QtGui import (
     QDesktopServices,
     QImage,
     QPainter,
+    QPaintEvent,
     QTextBlockFormat,
     QTextCharFormat,
     QTextCursor,
@@ -23,6 +24,7 @@ from app.widgets.marks import paint_mark
 
 MARK = 12
 LINE = 24
+EMPTY = "Answers appear here, each signed by the backend that wrote it. Write a prompt below, or press Run."
 MARKDOWN = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
 
 
@@ -59,7 +61,6 @@ class Transcript(QTextBrowser):
         self.document().setUndoRedoEnabled(False)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setAccessibleName("Transcript")
-        self.setPlaceholderText("Each answer is signed by the backend that wrote it.")
         self.anchorClicked.connect(self._clicked)
         themes.changed.connect(self.draw_again)
 
@@ -68,6 +69,14 @@ class Transcript(QTextBrowser):
         if name.scheme() == "mark":
             return self._mark_image(int(name.path() or 0))
         return None
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if not self._exchanges:
+            painter = QPainter(self.viewport())
+            painter.setFont(font("body"))
+            painter.setPen(self._themes.current.muted)
+            painter.drawText(self.viewport().rect(), Qt.TextFlag.TextWordWrap, EMPTY)
 
     def clear_exchanges(self) -> None:
         self._exchanges, self._tail = [], None
