@@ -28,8 +28,14 @@ def name(device: torch.device, threads: int) -> str:
 
 
 def kv_dtype(device: torch.device, activations: torch.dtype) -> torch.dtype:
-    """The cache's type. A CPU keeps float32: bf16 products of a few rows are slow on many processors."""
-    return torch.float32 if device.type == "cpu" else activations
+    """The cache's type: the activations', but on a CPU bf16 only with AMX.
+
+    Without it the fused bf16 kernel takes 9-25 times two float32 products' time at one query; with it,
+    two thirds, and reads half the bytes.
+    """
+    if device.type == "cpu" and not torch.cpu._is_amx_tile_supported():
+        return torch.float32
+    return activations
 
 
 def bucket(device: torch.device) -> Callable[[int], int]:

@@ -126,7 +126,13 @@ def attend(layer: int, queries: torch.Tensor, plan: StepPlan, storage: KVStorage
     grouped_out = out.view_as(grouped)
     for at, window in plan.singles:
         keys, values = storage.read(layer, window)
-        # Two products beat the fused kernel at one query, by 9-25x in bf16 on some processors.
+        if (
+            keys.dtype == torch.bfloat16
+        ):  # only kept so where the fused kernel is fast, see `adapter.kv_dtype`
+            answer = F.scaled_dot_product_attention(grouped[at, None], keys[None], values[None], scale=1.0)
+            grouped_out[at] = answer[0]
+            continue
+        # Two products beat the fused kernel at one query on most processors.
         weights = torch.softmax(torch.bmm(grouped[at], keys.transpose(1, 2)), -1)
         torch.bmm(weights, values, out=grouped_out[at])
     if plan.table is not None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -68,13 +69,16 @@ class TorchRunner:
         with torch.inference_mode():
             return self._sampler.sample(self.logits(batch), rows)
 
-    def logits(self, batch: Batch) -> torch.Tensor:
-        """Compute the batch; float32 logits [rows with `samples`, vocab] on the device. For tests and
-        quality measurements; it leaves no trace but the KV cache's."""
+    def logits(self, batch: Batch, every_token: bool = False) -> torch.Tensor:
+        """Compute the batch; float32 logits [rows with `samples`, vocab] on the device, or
+        [tokens, vocab] with `every_token`, which is for measuring a format's quality."""
         self._check_thread()
         assert batch.rows, "an empty batch has nothing to compute"
         with torch.inference_mode():
             plan = plan_step(batch, self._storage, self._bucket)
+            if every_token:
+                count = sum(row.length for row in batch.rows)
+                plan = replace(plan, sampled=torch.arange(count, device=self._device))
             return self._model.forward(plan, self._storage)
 
     def forget(self, request_id: RequestId) -> None:
