@@ -23,6 +23,12 @@ class Candidate:
     queued_decode_tokens: int
     prefill_rate: float | None  # tok/s
     decode_rate: float | None  # tok/s
+    # Batched forecast of this placement, seconds from the decision; None where the policy makes none.
+    delay_s: float | None = None  # everybody's time to their end, summed
+    ttft_s: float | None = None  # of this request
+    e2e_s: float | None = None
+    p90_s: float | None = None  # its end, if the reply is long
+    clear_s: float | None = None  # when the backend would be clear
 
     @property
     def prefill_tokens(self) -> int:
@@ -45,6 +51,14 @@ class Receipt:
     time_s: float
     candidates: tuple[Candidate, ...]
     moved_from: BackendName | None = None  # set when the request was re-routed after a backend died
+
+    @property
+    def predicted_s(self) -> float | None:
+        """E2E as foreseen at the decision: the forecast, else the isolated price."""
+        chosen = self.candidate(self.chosen)
+        if chosen is None:
+            return None
+        return chosen.e2e_s if chosen.e2e_s is not None else chosen.score_s
 
     def candidate(self, backend: str) -> Candidate | None:
         return next((c for c in self.candidates if c.backend == backend), None)

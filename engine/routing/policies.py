@@ -11,6 +11,7 @@ from engine.errors import UnknownNameError
 from engine.receipt import Candidate
 
 PLAIN_POLICIES = ("isolated-rates", "round-robin", "least-requests")
+BATCHED_POLICIES = ("total-delay", "batched-clear")  # need a step-time model of every backend
 ALIASES = ("forced-fastest", "forced-slowest")
 
 
@@ -24,8 +25,8 @@ class Choice:
 
 
 def policy_names(backends: Sequence[str]) -> list[str]:
-    """Every policy that makes sense for these backends, baseline first."""
-    return [*PLAIN_POLICIES, *(f"forced-{name}" for name in backends), *ALIASES]
+    """Every policy that makes sense for these backends."""
+    return [*BATCHED_POLICIES, *PLAIN_POLICIES, *(f"forced-{name}" for name in backends), *ALIASES]
 
 
 def check_policy(name: str, backends: Sequence[str]) -> None:

@@ -18,8 +18,12 @@ def reason_of(
     name = labels[chosen.backend]
     if not others:
         return f"The {name} is the only backend running."
-    if policy != used:
+    if policy != used and used == "least-requests":
         return f"Not calibrated yet, so the {name} gets it: fewest requests."
+    if used == "total-delay":
+        return _delay_reason(chosen, others, labels)
+    if used == "batched-clear":
+        return f"The {name} would be clear first, after {chosen.clear_s or 0.0:.1f} s."
     if used == "isolated-rates":
         rival = min(others, key=lambda c: c.score_s if c.score_s is not None else float("inf"))
         if chosen.score_s is None or rival.score_s is None:
@@ -37,6 +41,15 @@ def reason_of(
     if used.removeprefix("forced-") in (chosen.backend, "fastest", "slowest"):
         return f"The policy sends everything to the {name}."
     return f"The forced backend is not running, so the {name} takes it."
+
+
+def _delay_reason(chosen: Candidate, others: list[Candidate], labels: Mapping[str, str]) -> str:
+    rival = min(others, key=lambda c: c.delay_s if c.delay_s is not None else float("inf"))
+    name, other = labels[chosen.backend], labels[rival.backend]
+    saved = (rival.delay_s or 0.0) - (chosen.delay_s or 0.0)
+    if saved >= 0:
+        return f"On the {name} everybody together waits {saved:.1f} s less than with it on the {other}."
+    return f"The {other} would save everybody {-saved:.1f} s in all: too little, or too late for this one."
 
 
 def candidate_json(candidate: Candidate) -> dict[str, object]:
@@ -57,6 +70,10 @@ def candidate_json(candidate: Candidate) -> dict[str, object]:
         "queued_decode_tokens": candidate.queued_decode_tokens,
         "prefill_rate": candidate.prefill_rate,
         "decode_rate": candidate.decode_rate,
+        "delay_s": candidate.delay_s,
+        "ttft_s": candidate.ttft_s,
+        "e2e_s": candidate.e2e_s,
+        "clear_s": candidate.clear_s,
     }
 
 

@@ -4,25 +4,53 @@ For each backend it keeps the last load, a mirror of the prefix index (hashes on
 has sent that no published load has shown yet: those count as queued.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.config import BLOCK_TOKENS
 from engine.events import BackendLoad, StepReport
+from engine.kv.manager import blocks_for
 from engine.kv.prefix import extend_chain, restorable_blocks, root_hash
 from engine.profiling.profile import Rates
+from engine.profiling.step_time import StepTimeModel
 from engine.receipt import Candidate, Receipt
 from engine.request import BackendName, Request, RequestId
-from engine.routing.policies import check_policy, choose, isolated_score, policy_names
+from engine.routing.forecast import Job
+from engine.routing.length import LengthEstimator
+from engine.routing.policies import (
+    BATCHED_POLICIES,
+    Choice,
+    check_policy,
+    choose,
+    isolated_score,
+    policy_names,
+)
+from engine.routing.pricing import Outlook, clears_first, prices, total_delay
 from engine.routing.receipt import reason_of
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What a batched price of a backend needs."""
+
+    steps: StepTimeModel
+    slots: int
+    token_budget: int = 512
 
 
 @dataclass(slots=True)
 class _Sent:
     """A request on its way to, or at, a backend: what the router assumed when it was sent."""
 
-    prefill_tokens: int
-    decode_tokens: int
+    request: Request
+    chain: list[bytes]
+    cached_tokens: int
+    sent_s: float
+
+    @property
+    def prefill_tokens(self) -> int:
+        return self.request.prompt_tokens - self.cached_tokens
 
 
 @dataclass(slots=True)
@@ -33,7 +61,12 @@ class _Mirror:
     label: str
     root: bytes
     rates: Rates | None
+    pace: Pace | None = None
     alive: bool = True
+    published_s: float = 0.0
+    in_flight: Counter[bytes] = field(default_factory=Counter)  # prompt blocks of what it has not ended
+    factor: float = 1.0  # real over predicted step time, lately
+    error: float = 0.0  # how far single steps stray from that
     load: BackendLoad = field(default_factory=BackendLoad)
     sequence: int = -1
     hashes: set[bytes] = field(default_factory=set)
@@ -47,12 +80,34 @@ class _Mirror:
             count += 1
         return count * BLOCK_TOKENS
 
+    def coming_tokens(self, chain: Sequence[bytes]) -> int:
+        """Like `match_tokens`, counting blocks that outstanding requests will have filled by then."""
+        count = 0
+        for block_hash in chain:
+            if block_hash not in self.hashes and not self.in_flight[block_hash]:
+                break
+            count += 1
+        return count * BLOCK_TOKENS
+
+    def drop(self, request_id: RequestId) -> None:
+        sent = self.sent.pop(request_id, None)
+        if sent is not None:
+            self.in_flight.subtract(sent.chain)
+            if len(self.in_flight) > 4096:
+                self.in_flight = +self.in_flight
+
 
 class Router:
     """Pure state: reports and requests come in as arguments, receipts go out."""
 
-    def __init__(self, policy: str, backends: Sequence[tuple[BackendName, str, str]]) -> None:
+    def __init__(
+        self,
+        policy: str,
+        backends: Sequence[tuple[BackendName, str, str]],
+        lengths: LengthEstimator | None = None,
+    ) -> None:
         """`backends`: (name, label for people, salt of its prefix hashes)."""
+        self.lengths = lengths or LengthEstimator()
         self._mirrors = {name: _Mirror(name, label, root_hash(salt), None) for name, label, salt in backends}
         check_policy(policy, list(self._mirrors))
         self.policy = policy
@@ -71,16 +126,20 @@ class Router:
     def set_rates(self, name: BackendName, rates: Rates | None) -> None:
         self._mirrors[name].rates = rates
 
+    def set_pace(self, name: BackendName, pace: Pace | None) -> None:
+        """The step-time model that the batched policies price this backend with."""
+        self._mirrors[name].pace = pace
+
     def observe(self, report: StepReport) -> None:
         """Take a step's load and the changes of the prefix index."""
         mirror = self._mirrors[report.backend]
         assert report.sequence == mirror.sequence + 1, "a report was lost between backend and router"
         mirror.sequence = report.sequence
-        mirror.load = report.load
+        mirror.load, mirror.published_s = report.load, report.finished_s
         mirror.hashes.difference_update(report.hashes_removed)
         mirror.hashes.update(report.hashes_added)
         for ending in report.ended:
-            mirror.sent.pop(ending.request_id, None)
+            mirror.drop(ending.request_id)
 
     def remove(self, name: BackendName) -> None:
         """The backend is gone: no candidate, nothing cached, nothing outstanding."""
@@ -88,6 +147,7 @@ class Router:
         mirror.alive, mirror.load, mirror.sequence = False, BackendLoad(), -1
         mirror.hashes.clear()
         mirror.sent.clear()
+        mirror.in_flight.clear()
 
     def restore(self, name: BackendName) -> None:
         """The backend runs (again), empty."""
@@ -96,7 +156,7 @@ class Router:
 
     def forget(self, name: BackendName, request_id: RequestId) -> None:
         """The request was cancelled before the backend reported it."""
-        self._mirrors[name].sent.pop(request_id, None)
+        self._mirrors[name].drop(request_id)
 
     def alive(self) -> list[BackendName]:
         return [m.name for m in self._mirrors.values() if m.alive]
@@ -122,28 +182,108 @@ class Router:
         """Pick a backend, book the request on it, and say why. `only` is a user's own choice."""
         mirrors = [m for m in self._mirrors.values() if m.alive]
         assert mirrors, "choose() without a backend"
-        candidates = [self._candidate(m, request) for m in mirrors]
+        chains = [
+            extend_chain([], m.root, request.prompt, restorable_blocks(request.prompt_tokens))
+            for m in mirrors
+        ]
+        candidates = [self._candidate(m, request, c) for m, c in zip(mirrors, chains, strict=True)]
         order = [mirrors.index(self._mirrors[n]) for n in self.fastest_first() if self._mirrors[n].alive]
         policy = f"forced-{only}" if only else self.policy
-        choice = choose(policy, candidates, order, self._turn)
+        paces = [m.pace for m in mirrors]
+        used = policy
+        if policy in BATCHED_POLICIES:
+            known = [p for p in paces if p is not None]
+            if len(known) == len(paces):
+                outlooks = [
+                    self._outlook(m, p, request, c, now_s)
+                    for m, p, c in zip(mirrors, known, chains, strict=True)
+                ]
+                candidates, choice = _batched(policy, candidates, outlooks, order)
+            else:
+                choice = choose("isolated-rates", candidates, order, self._turn)
+                used = "isolated-rates" if choice.unit == "s" else "least-requests"
+        else:
+            choice = choose(policy, candidates, order, self._turn)
+            if policy == "isolated-rates" and choice.unit == "requests":
+                used = "least-requests"
         self._turn += 1
-        used = "least-requests" if policy == "isolated-rates" and choice.unit == "requests" else policy
         candidates = [replace(c, score=s) for c, s in zip(candidates, choice.scores, strict=True)]
-        chosen = candidates[choice.chosen]
+        chosen, mirror = candidates[choice.chosen], mirrors[choice.chosen]
         others = [c for i, c in enumerate(candidates) if i != choice.chosen]
         labels: dict[str, str] = {m.name: m.label for m in mirrors}
         reason = reason_of(policy, used, chosen, others, labels)
         if moved_from is not None:
             gone = self._mirrors[moved_from].label
             reason = f"The {gone} stopped before it began; the {labels[chosen.backend]} takes it."
-        mirrors[choice.chosen].sent[request.id] = _Sent(chosen.own_prefill_tokens, chosen.own_decode_tokens)
+        mirror.sent[request.id] = _Sent(request, chains[choice.chosen], chosen.cached_tokens, now_s)
+        mirror.in_flight.update(chains[choice.chosen])
         return Receipt(
             request.id, used, choice.unit, chosen.backend, reason, now_s, tuple(candidates), moved_from
         )
 
-    def _candidate(self, mirror: _Mirror, request: Request) -> Candidate:
+    def _outlook(
+        self, mirror: _Mirror, pace: Pace, request: Request, chain: list[bytes], now_s: float
+    ) -> Outlook:
+        """One backend's outstanding requests as jobs, with lengths as estimated now."""
+        active, queue = [], []
+        published: set[RequestId] = set()
+        for load in mirror.load.requests:
+            published.add(load.request_id)
+            sent = mirror.sent.get(load.request_id)
+            left = load.decode_remaining
+            if sent is not None:
+                left = round(self.lengths.remaining(sent.request, load.generated).mean)
+            computed = load.prompt_tokens - load.prefill_remaining + max(0, load.generated - 1)
+            held = blocks_for(load.prompt_tokens + load.generated + load.decode_remaining)
+            job = Job(
+                load.request_id,
+                load.prefill_remaining,
+                max(1, left),
+                computed,
+                held - load.cached_tokens // BLOCK_TOKENS,
+            )
+            if load.active:
+                active.append(job)
+            else:
+                queue.append(job)
+        # A busy backend decides again when its present step ends; an idle one decides now.
+        since_s = max(0.0, now_s - mirror.published_s) if active or queue else 0.0
+        for request_id, sent in mirror.sent.items():
+            if request_id not in published:
+                ready_s = max(0.0, sent.sent_s - now_s + since_s)
+                queue.append(self._job(sent.request, mirror.coming_tokens(sent.chain), ready_s)[0])
+        new, p90 = self._job(request, mirror.coming_tokens(chain), since_s)
+        return Outlook(
+            pace.steps,
+            pace.slots,
+            pace.token_budget,
+            active,
+            queue,
+            mirror.load.free_blocks or 1_000_000,
+            new,
+            p90,
+            since_s,
+            mirror.factor,
+            mirror.error,
+        )
+
+    def _job(self, request: Request, cached: int, ready_s: float) -> tuple[Job, int]:
+        """A request that is not admitted yet, and the tokens its reply may well need."""
+        length = self.lengths.remaining(request)
+        cached = min(cached, restorable_blocks(request.prompt_tokens) * BLOCK_TOKENS)
+        need = blocks_for(request.prompt_tokens + request.sampling.max_new_tokens)
+        job = Job(
+            request.id,
+            request.prompt_tokens - cached,
+            max(1, round(length.mean)),
+            cached,
+            need - cached // BLOCK_TOKENS,
+            ready_s,
+        )
+        return job, max(1, round(length.p90))
+
+    def _candidate(self, mirror: _Mirror, request: Request, chain: list[bytes]) -> Candidate:
         """Everything outstanding on a backend and the incoming request, in remaining tokens."""
-        chain = extend_chain([], mirror.root, request.prompt, restorable_blocks(request.prompt_tokens))
         cached = mirror.match_tokens(chain)
         active = queued = active_prefill = active_decode = queued_prefill = queued_decode = 0
         published: set[RequestId] = set()
@@ -161,7 +301,7 @@ class Router:
             if request_id not in published:
                 queued += 1
                 queued_prefill += sent.prefill_tokens
-                queued_decode += sent.decode_tokens
+                queued_decode += sent.request.sampling.max_new_tokens
         rates = mirror.rates
         candidate = Candidate(
             mirror.name,
@@ -180,3 +320,19 @@ class Router:
             rates.decode if rates else None,
         )
         return replace(candidate, score_s=isolated_score(candidate))
+
+
+def _batched(
+    policy: str, candidates: list[Candidate], outlooks: Sequence[Outlook], fastest_first: Sequence[int]
+) -> tuple[list[Candidate], Choice]:
+    """Price every placement with the forecast; returns the candidates with what it foresees."""
+    table = prices(outlooks)
+    priced = [
+        replace(c, delay_s=p.delay_s, ttft_s=p.ttft_s, e2e_s=p.e2e_s, p90_s=p.p90_s, clear_s=p.clear_s)
+        for c, p in zip(candidates, table, strict=True)
+    ]
+    if policy == "batched-clear":
+        scores = tuple(p.clear_s for p in table)
+        return priced, Choice(clears_first(table, fastest_first), scores, "s")
+    scores = tuple(p.delay_s for p in table)
+    return priced, Choice(total_delay(outlooks, table, fastest_first[0]), scores, "s")

@@ -13,7 +13,7 @@ from engine.kv.manager import KvManager
 from engine.ledger import Ledger, result_json
 from engine.profiling.profile import BackendProfile, Profile
 from engine.request import GREEDY, BackendName, FinishReason, Request, RequestId
-from engine.routing.router import Router
+from engine.routing.router import Pace, Router
 from engine.scheduling.batch import Batch
 from engine.scheduling.policies import make_policy
 from engine.scheduling.scheduler import Scheduler
@@ -73,6 +73,8 @@ class Simulation:
         self.router = Router(policy, [(n, n.upper(), n) for n in self._backends])
         for b in profile.backends:
             self.router.set_rates(BackendName(b.name), b.rates)
+            pace = Pace(b.steps, self.slots[b.name], token_budget)
+            self.router.set_pace(BackendName(b.name), pace)
         self.ledger = Ledger()
         self._ids = count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []

@@ -1,0 +1,144 @@
+"""Forecast: when will each request on a backend get its first token, and when will it end?
+
+Between two events (a request ends, a prompt ends, a slot opens, a request arrives) the set of active
+requests is fixed, so a run of decode-only steps has a closed form:
+
+    k steps cost  k (A[n] + c K) + c n k (k - 1) / 2
+
+The forecast jumps from event to event; only steps that prefill are walked one by one. It follows the
+scheduler's own rules: first come first served, decode first, one token budget, admission by slots and blocks.
+Times are seconds of *work*, counted from when the published load was true; `on_the_wall` turns work into
+wall time while two backends slow each other down.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.profiling.step_time import StepTimeModel
+
+
+@dataclass(slots=True)
+class Job:
+    """One unfinished request as the forecast sees it. Token counts are what is still to do."""
+
+    key: int
+    prefill: int  # prompt tokens still to compute
+    decode: int  # tokens still to come, at least 1
+    context: int  # tokens in the cache: computed, or restorable while queued
+    blocks: int = 0  # KV blocks it needs (queued) or gives back at its end (active)
+    ready_s: float = 0.0  # not before this
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Seconds of work until each job's first token (0 when it has one) and its end, by key."""
+
+    first_s: dict[int, float]
+    finish_s: dict[int, float]
+    clear_s: float  # the last end
+
+
+def forecast(
+    model: StepTimeModel,
+    slots: int,
+    token_budget: int,
+    active: Sequence[Job],
+    queue: Sequence[Job],
+    free_blocks: int,
+    factor: float = 1.0,
+) -> Forecast:
+    """Predict every job of one backend. `factor` is the live correction of its step times."""
+    rows_s = [model.rows_s(n) * factor for n in range(slots + 1)]
+    c, d = model.context_s * factor, model.prefill_s * factor
+    e, mixed, chunk = model.attention_s * factor, model.mixed_s * factor, model.chunk_s * factor
+    first: dict[int, float] = {}
+    finish: dict[int, float] = {}
+    now = 0.0
+    # [key, prefill, decode, context, blocks]: plain lists, this loop is the router's whole cost
+    filling = [[j.key, j.prefill, j.decode, j.context, j.blocks] for j in active if j.prefill > 0]
+    running = [[j.key, 0, j.decode, j.context, j.blocks] for j in active if j.prefill <= 0]
+    for row in running:
+        first[row[0]] = 0.0
+    waiting = list(queue)
+    waiting.reverse()  # the head is at the end
+    while running or filling or waiting:
+        while waiting and len(running) + len(filling) < slots:
+            head = waiting[-1]
+            alone = not running and not filling
+            if head.ready_s > now:
+                if not alone:
+                    break
+                now = head.ready_s
+            # A backend with nothing to do admits whatever comes: the pool is then all free.
+            if head.blocks > free_blocks and not alone:
+                break
+            waiting.pop()
+            free_blocks -= head.blocks
+            filling.append([head.key, max(1, head.prefill), head.decode, head.context, head.blocks])
+        n = len(running)
+        context = sum(row[3] for row in running) + n
+        if filling:
+            budget, tokens, chunks, attention = token_budget - n, 0, 0, 0.0
+            done = []
+            for row in filling:
+                if budget <= 0:
+                    break
+                length = min(budget, row[1])
+                attention += length * (row[3] + length / 2)
+                row[1] -= length
+                row[3] += length
+                budget -= length
+                tokens += length
+                chunks += 1
+                if row[1] == 0:
+                    done.append(row)
+            now += rows_s[n] + c * context + d * tokens + e * attention + chunk * chunks
+            if n and tokens:
+                now += mixed
+            steps = 1
+        else:
+            done = []
+            steps = min(row[2] for row in running)
+            per_step = rows_s[n] + c * context
+            if waiting and n < slots and waiting[-1].ready_s > now:
+                steps = min(steps, _steps_until(waiting[-1].ready_s - now, per_step, c * n))
+            now += steps * per_step + c * n * steps * (steps - 1) / 2
+        ended = False
+        for row in running:
+            row[2] -= steps
+            row[3] += steps
+            ended = ended or row[2] <= 0
+        for row in done:
+            first[row[0]] = now
+            row[2] -= 1
+            ended = ended or row[2] <= 0
+        if done:
+            filling = [row for row in filling if row[1] > 0]
+            running += done
+        if ended:
+            for row in running:
+                if row[2] <= 0:
+                    finish[row[0]] = now
+                    free_blocks += row[4]
+            running = [row for row in running if row[2] > 0]
+    return Forecast(first, finish, max(finish.values(), default=0.0))
+
+
+def _steps_until(gap_s: float, first_s: float, growth_s: float) -> int:
+    """Fewest decode steps that take at least `gap_s`: k first + growth k (k - 1) / 2 >= gap."""
+    if growth_s <= 0:
+        return max(1, math.ceil(gap_s / first_s - 1e-9))
+    half = first_s - growth_s / 2
+    return max(1, math.ceil((-half + math.sqrt(half * half + 2 * growth_s * gap_s)) / growth_s - 1e-9))
+
+
+def both_busy_s(mine: Forecast, my_chi: float, other: Forecast, other_chi: float) -> float:
+    """Wall seconds during which two backends that both start now slow each other down."""
+    return min(mine.clear_s * (1 + my_chi), other.clear_s * (1 + other_chi))
+
+
+def on_the_wall(work_s: float, chi: float, both_s: float) -> float:
+    """Wall time of `work_s` of work when the first `both_s` wall seconds run 1 + chi slower."""
+    slow_work = both_s / (1 + chi)
+    return work_s * (1 + chi) if work_s <= slow_work else both_s + work_s - slow_work

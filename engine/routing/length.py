@@ -1,0 +1,171 @@
+"""How long will the reply be? An estimate per class of request, learned from replies that ended.
+
+Classes, from special to general: the request's tag, the root of its prefix, its size (log2 of prompt length
+x budget), all. Each keeps its last 256 lengths; replies cut at `max_new_tokens` are censored: they say only
+"at least that long". With g tokens generated the estimate is E[L - g | L > g], capped by the budget and
+shrunk towards the parent class by n / (n + 8).
+"""
+
+import math
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from engine.request import Request
+
+KEPT = 256
+SHRINK = 8.0
+ESTIMATES = ("class", "budget", "ratio", "oracle")
+MIN_LIVE = 8  # finished replies before the live error says anything
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """Tokens still to come: `mean` for pricing, `p90` for the guard on the last to finish."""
+
+    mean: float
+    p90: float
+
+
+@dataclass(slots=True)
+class _Class:
+    lengths: deque[tuple[int, bool]] = field(default_factory=lambda: deque(maxlen=KEPT))  # (tokens, censored)
+    curve: "_Curve | None" = None  # rebuilt after every addition
+
+
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    """The Kaplan-Meier estimate of the length's distribution: probability mass at each seen length."""
+
+    lengths: tuple[int, ...]
+    mass: tuple[float, ...]
+    count: int
+
+    def remaining(self, generated: int) -> Remaining | None:
+        """Conditional on more than `generated` tokens; None when nothing seen was longer."""
+        i = bisect_right(self.lengths, generated)
+        total = sum(self.mass[i:])
+        if total <= 1e-9:
+            return None
+        mean = sum(m * (n - generated) for n, m in zip(self.lengths[i:], self.mass[i:], strict=True)) / total
+        seen, p90 = 0.0, self.lengths[-1]
+        for n, m in zip(self.lengths[i:], self.mass[i:], strict=True):
+            seen += m
+            if seen >= 0.9 * total - 1e-12:
+                p90 = n
+                break
+        return Remaining(mean, float(p90 - generated))
+
+
+def _curve(lengths: Iterable[tuple[int, bool]]) -> _Curve:
+    """Kaplan and Meier (1958). What survives beyond the last length is put on it: the budget cuts there."""
+    seen = sorted(lengths)
+    at_risk, alive = len(seen), 1.0
+    values: list[int] = []
+    mass: list[float] = []
+    i = 0
+    while i < len(seen):
+        value = seen[i][0]
+        ended = censored = 0
+        while i < len(seen) and seen[i][0] == value:
+            ended, censored = ended + (not seen[i][1]), censored + seen[i][1]
+            i += 1
+        step = alive * ended / at_risk
+        if step > 0:
+            values.append(value)
+            mass.append(step)
+            alive -= step
+        at_risk -= ended + censored
+    if alive > 1e-12 and seen:
+        if values and values[-1] == seen[-1][0]:
+            mass[-1] += alive
+        else:
+            values.append(seen[-1][0])
+            mass.append(alive)
+    return _Curve(tuple(values), tuple(mass), len(seen))
+
+
+def classes_of(request: Request) -> tuple[str, ...]:
+    """Names of the request's classes, most special first."""
+    size = int(math.log2(max(1, request.prompt_tokens * request.sampling.max_new_tokens)))
+    root = f"root:{hash(request.prompt[:64]) & 0xFFFFFFFF:x}" if request.prompt_tokens > 64 else ""
+    tag = f"tag:{request.tag}" if request.tag else ""
+    # A tag says what the request is; without one the prefix does, and without that its size.
+    special = tag or root or f"size:{size}"
+    return (special, "all")
+
+
+class LengthEstimator:
+    """`remaining` prices a request, `observe` learns from one that ended."""
+
+    def __init__(self, kind: str = "class") -> None:
+        assert kind in ESTIMATES
+        self.kind = kind
+        self._classes: dict[str, _Class] = {}
+        self._errors: deque[float] = deque(maxlen=64)
+        self._ratio = 0.7  # of the budget, for the kind "ratio"
+
+    def remaining(self, request: Request, generated: int = 0, truth: int | None = None) -> Remaining:
+        """Tokens still to come after `generated`, at least 1 and at most what the budget leaves.
+
+        `truth`, the final length, is used by the kind "oracle" only.
+        """
+        left = max(1, request.sampling.max_new_tokens - generated)
+        if self.kind == "oracle" and truth is not None:
+            return Remaining(float(max(1, truth - generated)), float(max(1, truth - generated)))
+        if self.kind == "budget" or (request.sampling.ignore_eos and self.kind == "class"):
+            return Remaining(float(left), float(left))  # ignore_eos runs to its budget: nothing to guess
+        if self.kind == "ratio":
+            guess = max(1.0, self._ratio * left)
+            return Remaining(guess, float(left))
+        estimate = self._shrunk(classes_of(request), generated, left)
+        return Remaining(min(max(1.0, estimate.mean), left), min(max(1.0, estimate.p90), left))
+
+    def observe(self, request: Request, length: int, censored: bool, predicted: float | None = None) -> None:
+        """A reply ended with `length` tokens; censored when the budget or the user cut it."""
+        for name in classes_of(request):
+            entry = self._classes.setdefault(name, _Class())
+            entry.lengths.append((length, censored))
+            entry.curve = None
+        if predicted is not None and length > 0:
+            self._errors.append(abs(predicted - length) / length)
+        used = length / request.sampling.max_new_tokens
+        # SGLang's rule in one line: fall slowly while it proves too high, jump when it proves too low.
+        self._ratio = max(self._ratio, used) if used > self._ratio else max(0.098, self._ratio - 0.001)
+
+    @property
+    def live_error(self) -> float | None:
+        """Mean relative error of the last predictions; None before there are some."""
+        if len(self._errors) < MIN_LIVE:
+            return None
+        return sum(self._errors) / len(self._errors)
+
+    def _shrunk(self, names: Sequence[str], generated: int, left: int) -> Remaining:
+        """The most special class, mixed with its parents as far as it has been seen."""
+        mean, p90 = float(left), float(left)  # knowing nothing: the budget
+        for name in reversed(names):
+            entry = self._classes.get(name)
+            if entry is None or not entry.lengths:
+                continue
+            if entry.curve is None:
+                entry.curve = _curve(entry.lengths)
+            here = entry.curve.remaining(generated)
+            if here is None:
+                continue
+            weight = entry.curve.count / (entry.curve.count + SHRINK)
+            mean = weight * here.mean + (1 - weight) * mean
+            p90 = weight * here.p90 + (1 - weight) * p90
+        return Remaining(mean, p90)
+
+    def to_json(self) -> dict[str, list[tuple[int, bool]]]:
+        return {name: list(entry.lengths) for name, entry in self._classes.items()}
+
+    def restore(self, data: dict[str, list[tuple[int, bool]]]) -> None:
+        """Take what `to_json` gave; unreadable classes are left out one by one."""
+        for name, lengths in data.items():
+            try:
+                pairs = [(int(n), bool(c)) for n, c in lengths]
+            except (TypeError, ValueError):
+                continue
+            self._classes[name] = _Class(deque(pairs, maxlen=KEPT))
