@@ -6,12 +6,16 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable
+from functools import cache
 from itertools import combinations, pairwise
 from statistics import fmean, stdev
 
 import pytest
 
 from engine.errors import ConfigError, UnknownNameError
+from engine.models.fetch import ensure_model
+from engine.models.prepare import prepared
+from engine.text import TextCodec
 from engine.workloads.presets import MAX_CONTEXT, PRESETS, Workload, make_workload
 
 SCRIPT = """
@@ -30,16 +34,13 @@ def split_words(text: str) -> list[int]:
     return [zlib.crc32(word.encode()) % 50_000 for word in text.split()]
 
 
+@cache
+def codec() -> TextCodec:
+    return TextCodec.load(prepared(ensure_model("smollm2-135m-instruct")))
+
+
 def embedded(text: str) -> list[int]:
-    from engine.models.fetch import ensure_model
-    from engine.models.prepare import prepared
-    from engine.text import TextCodec
-
-    codec = _CODECS.setdefault("it", TextCodec.load(prepared(ensure_model("smollm2-135m-instruct"))))
-    return codec.encode(text, add_special=False)
-
-
-_CODECS: dict = {}
+    return codec().encode(text, add_special=False)
 
 
 @pytest.fixture(params=[words, embedded], ids=["stand-in", "embedded"])
