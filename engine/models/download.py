@@ -271,5 +271,7 @@ def _pip_version() -> tuple[int, ...]:
 
 
 def _reason(error: BaseException) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"{error.code} {error.reason}"
     inner = getattr(error, "reason", None) or error
     return str(inner).strip() or type(inner).__name__
