@@ -105,7 +105,7 @@ class TtftPanel(ChartPanel):
         pieces = [Piece("p50"), Piece(figure(p50, 2), True), Piece("s"), Piece("p95", gap=16)]
         pieces += [Piece(figure(p95, 2), True)]
         few = 0 < len(known) < MIN_FOR_P95
-        pieces += [Piece("s, the maximum" if few else "s")]
+        pieces += [Piece("s"), *([Piece(", the maximum", gap=0, optional=True)] if few else [])]
         if len(known) >= MIN_FOR_P99:
             pieces += [Piece("p99", gap=16), Piece(figure(p99, 2), True), Piece("s")]
         self.numbers.show_pieces(tuple(pieces))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen
@@ -75,6 +76,9 @@ def wrap_spans(spans: Iterable[Span], text_font: QFont, width: float) -> list[li
                 used, piece = 0.0, piece.lstrip()
             lines[-1].append(Span(piece, span.backend, span.muted))
             used += width_of(piece, bold if span.backend else text_font)
+    for line in lines:
+        if line:  # the space at which a line was broken takes no room
+            line[-1] = replace(line[-1], text=line[-1].text.rstrip())
     return lines
 
 

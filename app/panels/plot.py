@@ -16,6 +16,7 @@ from app.panels.painting import LEFT, RIGHT, draw_text, hair, half, tick_text, t
 from app.theme import Size, Theme, ThemeHolder, font
 from app.widgets.marks import paint_mark
 
+GROUP_GAP = 16.0  # a piece this far from the one before begins a number of its own
 SYMBOLS = {0: "o", 1: "s", 2: "t1"}  # by rank; the rest are diamonds
 
 
@@ -27,6 +28,7 @@ class Plot(pg.PlotWidget):
         # `factor`, because QGraphicsView.scale is taken
         self.themes, self.factor, self.unit = themes, 1.0, unit
         self.margins, self.top, self.repaints = margins, 1.0, 0
+        self.setCacheMode(self.CacheModeFlag.CacheNone)  # the background is our grid: it moves
         self.setMenuEnabled(False)
         self.setMouseEnabled(False, False)
         self.hideButtons()
@@ -134,6 +136,7 @@ class Piece:
     figure: bool = False
     mark: int | None = None  # rank of a backend mark before it
     gap: float = 6.0  # px before it
+    optional: bool = False  # left out where there is no room
 
 
 class Numbers(QWidget):
@@ -141,13 +144,13 @@ class Numbers(QWidget):
 
     def __init__(self, themes: ThemeHolder, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.themes, self.scale = themes, 1.0
+        self.themes, self.factor = themes, 1.0
         self.left: Sequence[Piece] = ()
         self.right: Sequence[Piece] = ()
         self.setFixedHeight(32)
 
     def set_scale(self, scale: float) -> None:
-        self.scale = scale
+        self.factor = scale
         self.setFixedHeight(round(32 * scale))
 
     def show_pieces(self, left: Sequence[Piece], right: Sequence[Piece] = ()) -> None:
@@ -157,7 +160,7 @@ class Numbers(QWidget):
             self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter, theme, s = QPainter(self), self.themes.current, self.scale
+        painter, theme, s = QPainter(self), self.themes.current, self.factor
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         end = self._line(painter, self.left, 16 * s - 6 * s, "lead", theme)
         size = self._width(self.right, "label")
@@ -167,17 +170,24 @@ class Numbers(QWidget):
         painter.end()
 
     def _font(self, piece: Piece, size: Size):
-        return font(size if piece.figure else "label", bold=piece.figure, scale=self.scale)
+        return font(size if piece.figure else "label", bold=piece.figure, scale=self.factor)
 
     def _width(self, pieces: Sequence[Piece], size: Size) -> float:
         return sum(
-            (p.gap + (18 if p.mark is not None else 0)) * self.scale + width_of(p.text, self._font(p, size))
+            (p.gap + (18 if p.mark is not None else 0)) * self.factor + width_of(p.text, self._font(p, size))
             for p in pieces
         )
 
     def _line(self, painter: QPainter, pieces: Sequence[Piece], x: float, size: Size, theme: Theme) -> float:
-        s, baseline = self.scale, 23 * self.scale
-        for piece in pieces:
+        s, baseline = self.factor, 23 * self.factor
+        for index, piece in enumerate(pieces):
+            room = self.width() - 8 * s - x
+            if piece.optional and self._width((piece,), size) > room:
+                continue
+            rest = pieces[index + 1 :]
+            after = next((i for i, p in enumerate(rest) if p.gap >= GROUP_GAP or p.optional), len(rest))
+            if index and piece.gap >= GROUP_GAP and self._width((piece, *rest[:after]), size) > room:
+                return x  # a number without its unit would be worse than none
             used = self._font(piece, size)
             metrics = QFontMetricsF(used)
             x += piece.gap * s
@@ -185,9 +195,8 @@ class Numbers(QWidget):
                 paint_mark(painter, QRectF(x, baseline - 11 * s, 12 * s, 12 * s), piece.mark, theme)
                 x += 18 * s
             wide = metrics.horizontalAdvance(piece.text)
-            room = min(wide, self.width() - 8 * s - x)
-            rect = QRectF(x, baseline - metrics.ascent(), max(1.0, room), metrics.height())
+            rect = QRectF(x, baseline - metrics.ascent(), max(1.0, wide), metrics.height())
             colour: QColor = theme.text if piece.figure else theme.muted
-            draw_text(painter, rect, LEFT, piece.text, used, colour, elide=room < wide)
+            draw_text(painter, rect, LEFT, piece.text, used, colour)
             x += wide
         return x
