@@ -105,7 +105,7 @@ class CellDelegate(QStyledItemDelegate):
                 painter.setPen(hair(colours.line, 1, (3, 3)))
                 painter.setBrush(Qt.BrushStyle.NoBrush)
                 painter.drawRect(bar)
-        if any(r.state is not RequestState.FINISHED for r in model.rows):
+        if model.running:
             painter.setPen(hair(theme.text))
             x = half(axis_x(rect, model.now_s - model.origin_s, model.end_s))
             painter.drawLine(QLineF(x, rect.top(), x, rect.bottom() + 1))

@@ -12,17 +12,26 @@ from PySide6.QtCore import (
 )
 
 from app.series.board import RequestRow
-from app.series.rows import COLUMNS, Figure, state_word
+from app.series.rows import COLUMNS, Figure, Value, state_word
 from app.series.timeline import extent
 from engine.request import RequestState
 
 Index = QModelIndex | QPersistentModelIndex
+KEYS = [c.key for c in COLUMNS]
 TIMELINE = len(COLUMNS)  # the column after the figures
 ROOT = QModelIndex()
+# Columns that a change touches. Painting a whole row costs three times as much as its counting part.
+QUIET = (-1, -1)
+EVERYTHING = (0, TIMELINE)
+COUNTING = (KEYS.index("out"), KEYS.index("e2e"))
 
 
 class RequestModel(QAbstractTableModel):
-    """Rows of the board, by reference. `show_rows` tells the view which of them have changed."""
+    """Rows of the board, by reference, in the order in which they are sorted.
+
+    Sorting is done here, in one pass over a list of keys: a proxy that asks Python about every pair
+    takes 280 ms for 2,000 rows where this takes 5.
+    """
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -31,8 +40,10 @@ class RequestModel(QAbstractTableModel):
         self.ranks: Mapping[str, int] = {}
         self.now_s = self.origin_s = 0.0
         self.end_s, self.step_s = 1.0, 1.0
+        self.running = False  # some request has not finished
         self.changed_rows = 0  # announced by the last `show_rows`
-        self._seen: list[tuple[object, ...]] = []
+        self._arrived: list[RequestRow] = []
+        self._seen: dict[int, tuple[object, ...]] = {}
 
     def show_rows(
         self,
@@ -42,13 +53,16 @@ class RequestModel(QAbstractTableModel):
         labels: Mapping[str, str],
         ranks: Mapping[str, int],
     ) -> None:
+        """Tell the view which rows came and which changed. `rows` are in order of arrival."""
         self.now_s, self.origin_s, self.labels, self.ranks = now_s, origin_s, labels, ranks
         self.end_s, self.step_s = extent(rows, origin_s, now_s)
-        known = len(self.rows)
-        grown = len(rows) >= known and all(a is b for a, b in zip(self.rows, rows, strict=False))
+        was_running, self.running = self.running, any(r.state is not RequestState.FINISHED for r in rows)
+        known = len(self._arrived)
+        grown = len(rows) >= known and all(a is b for a, b in zip(self._arrived, rows, strict=False))
         if not grown:
             self.beginResetModel()
-            self.rows, self._seen = list(rows), [_state(r) for r in rows]
+            self.rows, self._arrived = list(rows), list(rows)
+            self._seen = {r.request_id: _state(r) for r in rows}
             self.endResetModel()
             self.changed_rows = len(rows)
             return
@@ -56,41 +70,58 @@ class RequestModel(QAbstractTableModel):
         if len(rows) > known:
             self.beginInsertRows(ROOT, known, len(rows) - 1)
             self.rows.extend(rows[known:])
-            self._seen.extend(_state(r) for r in rows[known:])
+            self._arrived.extend(rows[known:])
+            self._seen.update((r.request_id, _state(r)) for r in rows[known:])
             self.endInsertRows()
+        if (self.running or was_running) and self.rows:  # the line of now crosses every row
+            self._changed(0, len(self.rows) - 1, (TIMELINE, TIMELINE))
 
     def _announce_changes(self) -> None:
-        """One `dataChanged` per run of neighbouring rows that changed or whose clocks still count."""
-        self.changed_rows, start = 0, -1
+        """One `dataChanged` per run of neighbouring rows, and of no more columns than have moved."""
+        self.changed_rows, start, kind = 0, -1, QUIET
         for index, row in enumerate(self.rows):
-            state = _state(row)
-            changed = state != self._seen[index] or row.state is not RequestState.FINISHED
-            if changed:
-                self._seen[index] = state
-                self.changed_rows += 1
-                start = index if start < 0 else start
-            elif start >= 0:
-                self._changed(start, index - 1)
-                start = -1
-        if start >= 0:
-            self._changed(start, len(self.rows) - 1)
+            now = self._kind_of_change(row)
+            self.changed_rows += now != QUIET
+            if now != kind:
+                if kind != QUIET:
+                    self._changed(start, index - 1, kind)
+                start, kind = index, now
+        if kind != QUIET:
+            self._changed(start, len(self.rows) - 1, kind)
 
-    def _changed(self, first: int, last: int) -> None:
-        self.dataChanged.emit(self.index(first, 0), self.index(last, TIMELINE))
+    def _kind_of_change(self, row: RequestRow) -> tuple[int, int]:
+        state, before = _state(row), self._seen[row.request_id]
+        if state != before:
+            self._seen[row.request_id] = state
+            return COUNTING if state[1:] == before[1:] else EVERYTHING
+        return QUIET if row.state is RequestState.FINISHED else COUNTING
+
+    def _changed(self, first: int, last: int, columns: tuple[int, int]) -> None:
+        self.dataChanged.emit(self.index(first, columns[0]), self.index(last, columns[1]))
+
+    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
+        """By true value; the unknown comes last whichever way the column is sorted."""
+        if not 0 <= column <= TIMELINE:
+            return
+        keys: list[Value] = [
+            r.arrival_s if column == TIMELINE else COLUMNS[column].read(r, self.now_s) for r in self._arrived
+        ]
+        known = [i for i, key in enumerate(keys) if key is not None]
+        known.sort(key=lambda i: keys[i], reverse=order is Qt.SortOrder.DescendingOrder)
+        unknown = [i for i, key in enumerate(keys) if key is None]
+        rows = [self._arrived[i] for i in (*known, *unknown)]
+        if all(a is b for a, b in zip(rows, self.rows, strict=True)):
+            return
+        self.layoutAboutToBeChanged.emit()
+        kept = self.persistentIndexList()
+        place = {row.request_id: index for index, row in enumerate(rows)}
+        moved = [self.index(place[self.rows[i.row()].request_id], i.column()) for i in kept]
+        self.rows = rows
+        self.changePersistentIndexList(kept, moved)
+        self.layoutChanged.emit()
 
     def figure(self, row: int, column: int) -> Figure:
         return COLUMNS[column].figure(self.rows[row], self.now_s)
-
-    def sort_keys(self, column: int, ascending: bool) -> list[float] | list[str]:
-        """A key per row; the unknown comes last whichever way the column is sorted."""
-        if column >= TIMELINE:
-            return [r.arrival_s for r in self.rows]
-        values = [COLUMNS[column].read(r, self.now_s) for r in self.rows]
-        if COLUMNS[column].decimals is None:
-            last = "\uffff" if ascending else ""
-            return [last if v is None else str(v) for v in values]
-        unknown = float("inf") if ascending else float("-inf")
-        return [unknown if v is None else float(v) for v in values]
 
     def words(self, row: int) -> str:
         """What the filter looks in."""
@@ -132,16 +163,16 @@ class RequestModel(QAbstractTableModel):
 
 
 def _state(row: RequestRow) -> tuple[object, ...]:
-    return row.state, row.backend, row.cached_tokens, row.output_tokens, row.finished_s
+    return row.output_tokens, row.state, row.backend, row.cached_tokens, row.finished_s
 
 
 class RequestProxy(QSortFilterProxyModel):
-    """Sorts when asked, not on every change: rows that jump about ten times a second cannot be read."""
+    """Filters by words; sorting is handed to the model, and only when asked: rows that jump about ten
+    times a second cannot be read."""
 
     def __init__(self, source: RequestModel) -> None:
         super().__init__(source)
         self._source, self._words = source, ()
-        self._keys: list[float] | list[str] = []
         self.setDynamicSortFilter(False)
         self.setSourceModel(source)
 
@@ -155,8 +186,7 @@ class RequestProxy(QSortFilterProxyModel):
             self.invalidate()
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
-        self._keys = self._source.sort_keys(column, order is Qt.SortOrder.AscendingOrder)
-        super().sort(column, order)
+        self._source.sort(column, order)
 
     def shown_rows(self) -> list[int]:
         """Source rows in the order of the screen."""
@@ -167,9 +197,3 @@ class RequestProxy(QSortFilterProxyModel):
             return True
         text = self._source.words(source_row)
         return all(word in text for word in self._words)
-
-    def lessThan(self, left: Index, right: Index) -> bool:
-        a, b = left.row(), right.row()
-        if max(a, b) >= len(self._keys):  # rows came in after the keys were made
-            return a < b
-        return self._keys[a] < self._keys[b]

@@ -22,12 +22,10 @@ from app.series.rows import delimited, summary
 from app.theme import ThemeHolder, font
 from app.widgets.controls import Button
 from app.widgets.panel import Panel
-from engine.request import RequestState
 
 WIDTHS = (48, 92, 96, 76, 104, 88, 88, 84, 108, 88, 112, 88)  # of the figures' columns at 1,700 px and up
 TIMELINE_FROM_PX = 1680  # of the panel: a window of 1,700 less its margins
 RESORT_S = 1.0
-RESORT_MANY_S = 5.0  # beyond 500 rows a sort costs tens of milliseconds
 
 
 class Table(QTableView):
@@ -181,13 +179,11 @@ class RequestsPanel(Panel):
     def _sort_again(self, now_s: float, came: bool) -> None:
         """Sorting follows the figures once a second, not at every one of their changes."""
         header = self.table.horizontalHeader()
-        every = RESORT_S if len(self.model.rows) <= 500 else RESORT_MANY_S
         by_number = header.sortIndicatorSection() == 0
-        due = abs(now_s - self._sorted_s) >= every and any(
-            r.state is not RequestState.FINISHED for r in self.model.rows
-        )
-        if came or (due and not by_number):
+        due = abs(now_s - self._sorted_s) >= RESORT_S and self.model.running
+        if due:
             self._sorted_s = now_s
+        if came or (due and not by_number):
             self.proxy.sort(header.sortIndicatorSection(), header.sortIndicatorOrder())
         if due:
             self.proxy.refilter()

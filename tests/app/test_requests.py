@@ -59,6 +59,13 @@ def test_sorting_is_by_value_with_the_unknown_last(panel):
     assert column(panel, "backend")[0] == "CPU"
 
 
+def test_the_selection_follows_its_row(panel):
+    panel.table.selectRow(7)
+    panel.table.sortByColumn(0, Qt.SortOrder.DescendingOrder)
+    assert [i.row() for i in panel.table.selectionModel().selectedRows()] == [0]
+    assert [r.number for r in panel.chosen_rows()] == [8]
+
+
 def test_numbers_sort_as_numbers(qtbot):
     panel = shown(qtbot, RequestsPanel(bursts.long_burst(), ThemeHolder("dark")), (1904, 264), 20.0)
     panel.table.sortByColumn(0, Qt.SortOrder.DescendingOrder)
@@ -99,6 +106,8 @@ def test_only_changed_rows_are_announced(panel):
         finish(panel, 99 + i)
     changes = []
     panel.model.dataChanged.connect(lambda first, last: changes.append((first.row(), last.row())))
+    panel.refresh(ALL, bursts.START_S + 9)
+    changes.clear()  # the line of now has just gone
     panel.refresh(ALL, bursts.START_S + 9)
     assert changes == [] and panel.model.changed_rows == 0
     panel.model.rows[3].output_tokens += 1
