@@ -24,6 +24,7 @@ from app.toolbar import HEIGHT, Toolbar
 from app.widgets.backends_row import BackendsRow
 from app.widgets.controls import FocusRing
 from app.widgets.toast import Toast
+from engine.events import Notice
 from engine.request import RequestState
 
 REFRESH_MS = 100
@@ -123,6 +124,8 @@ class MainWindow(QMainWindow):
         self.backends.restart_requested.connect(self.bridge.restart_backend)
         for panel in (self.prompt, self.routing, self.requests):
             panel.receipt_requested.connect(self.show_receipt)
+        for part in (self.requests, self.sheet):
+            part.failed.connect(lambda words: self.toast.show_notice(Notice("error", words)))
 
     # what the user wants
 

@@ -1,0 +1,245 @@
+"""The parts: theme, marks, KV map, slots, queue, rates, layout, settings."""
+
+from math import ceil
+
+import pytest
+from fake_engine import CPU, GPU, NOW_S, golden_scene
+from PySide6.QtCore import QByteArray, QPoint, QRectF, QSize
+from PySide6.QtGui import QColor, QFont, QImage, QPainter
+from PySide6.QtWidgets import QLabel
+
+from app.backend_rows import backend_rate, chips, slot_rows
+from app.layout import default_sizes
+from app.panels.kv_map import EVICTED, KvMap, fit, paint_cell
+from app.series.board import Board
+from app.settings import Settings
+from app.theme import DARK, LIGHT, ThemeHolder, font, stylesheet
+from app.widgets.marks import hatch_brush, paint_badge, paint_mark
+from app.widgets.queue import Chip, QueueView
+from engine.events import BlockChange, BlockState, StepDone, StepReport
+from engine.request import SamplingParams
+
+THEMES = pytest.mark.parametrize("theme", [DARK, LIGHT], ids=["dark", "light"])
+SCENE_NOW_S = 1_000.0 + NOW_S
+
+
+@pytest.fixture
+def board() -> Board:
+    out = Board()
+    out.apply(golden_scene())
+    return out
+
+
+def luminance(colour: QColor) -> float:
+    channels = [colour.redF(), colour.greenF(), colour.blueF()]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a: QColor, b: QColor) -> float:
+    light, dark = sorted((luminance(a), luminance(b)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@THEMES
+def test_text_and_backend_colours_are_readable(theme) -> None:
+    assert contrast(theme.text, theme.panel) >= 7
+    assert contrast(theme.muted, theme.panel) >= 4.5
+    for rank in range(4):
+        colours = theme.backend(rank)
+        assert contrast(colours.ink, theme.panel) >= 4.5
+        assert contrast(colours.edge, theme.panel) >= 3
+        assert contrast(theme.on_backend, colours.fill) >= 4.5
+
+
+@THEMES
+def test_the_style_sheet_has_every_token_filled_in(theme) -> None:
+    assert "@" not in stylesheet(theme)
+
+
+def test_fonts_have_four_sizes_two_weights_and_even_figures(qapp) -> None:
+    assert [font(s).pixelSize() for s in ("hero", "lead", "body", "label")] == [32, 20, 15, 13]
+    assert font("body", bold=True).weight() == QFont.Weight.DemiBold
+    assert font("label", scale=1.6).pixelSize() == 21
+    assert font("label").isFeatureSet(QFont.Tag("tnum"))
+
+
+def test_the_holder_tells_only_when_the_theme_changes(qtbot) -> None:
+    holder = ThemeHolder("dark")
+    with qtbot.waitSignal(holder.changed):
+        holder.toggle()
+    assert holder.current.name == "light"
+    with qtbot.assertNotEmitted(holder.changed):
+        holder.set_mode("light")
+
+
+def draw(paint, size: int = 48) -> QImage:
+    image = QImage(size, size, QImage.Format.Format_ARGB32_Premultiplied)
+    image.fill(DARK.panel)
+    painter = QPainter(image)
+    paint(painter, QRectF(8, 8, size - 16, size - 16))
+    painter.end()
+    return image
+
+
+def grey(image: QImage) -> QImage:
+    return image.convertToFormat(QImage.Format.Format_Grayscale8)
+
+
+def test_marks_differ_by_shape_alone(qapp) -> None:
+    shapes = [
+        draw(lambda p, r, rank=rank: paint_mark(p, r, rank, DARK)).convertToFormat(QImage.Format.Format_Mono)
+        for rank in range(4)
+    ]
+    assert all(a != b for i, a in enumerate(shapes) for b in shapes[i + 1 :])
+
+
+def test_badge_states_differ_in_greyscale(qapp) -> None:
+    pictures = [
+        grey(draw(lambda p, r, state=state: paint_badge(p, r, 0, "8", state, DARK)))
+        for state in ("filled", "outline", "dashed")
+    ]
+    assert all(a != b for i, a in enumerate(pictures) for b in pictures[i + 1 :])
+
+
+@pytest.mark.parametrize("dpr", [1.0, 2.0, 1.5])
+def test_the_hatch_has_its_period_in_logical_pixels(qapp, dpr) -> None:
+    brush = hatch_brush(0, DARK, dpr)
+    assert brush.texture().width() * brush.transform().m11() == pytest.approx(6)
+
+
+def test_cells_of_every_state_differ(qapp) -> None:
+    states = [*BlockState, EVICTED]
+    pictures = [
+        draw(lambda p, r, state=state: paint_cell(p, 8, 8, 9, state, 0, DARK), 24) for state in states
+    ]
+    assert all(a != b for i, a in enumerate(pictures) for b in pictures[i + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("blocks", "cell", "group"), [(384, 9, 1), (600, 7, 1), (900, 5, 1), (2_790, 3, 1), (6_000, 3, 4)]
+)
+def test_cells_shrink_until_the_pool_fits(blocks, cell, group) -> None:
+    got = fit(blocks, 262, 174)
+    columns, rows = got[2], ceil(ceil(blocks / got[3]) / got[2])
+    assert got[0] == cell and got[3] == group
+    assert columns * (got[0] + got[1]) - got[1] <= 262 and rows * (got[0] + got[1]) - got[1] <= 174
+
+
+def test_the_map_names_a_block_and_paints_only_what_changed(qtbot, board) -> None:
+    kv_map = KvMap(board, ThemeHolder("dark"), GPU)
+    qtbot.addWidget(kv_map)
+    kv_map.resize(262, 284)
+    kv_map.show()
+    kv_map.refresh(SCENE_NOW_S)
+    assert kv_map.describe(14) == "Block 14, shared by 1, 2, 3, 4\nprefix tokens 224 to 239"
+    assert kv_map.block_at(0, 32) == 0 and kv_map.block_at(0, 10) is None
+    assert "31 shared by 4" in kv_map.accessibleDescription()
+    kv_map.grab()
+    before = kv_map._grid.toImage()
+    change = BlockChange(14, BlockState.FREE, evicted=True)
+    board.apply([StepDone(StepReport(GPU, 99, SCENE_NOW_S, SCENE_NOW_S, blocks=(change,)))])
+    kv_map.refresh(SCENE_NOW_S)
+    after = kv_map._grid.toImage()
+    changed = {
+        (x // 11, y // 11)
+        for x in range(before.width())
+        for y in range(before.height())
+        if before.pixel(x, y) != after.pixel(x, y)
+    }
+    assert changed == {(14, 0)}
+    kv_map.refresh(SCENE_NOW_S + 2)  # faded: a free cell like any other
+    assert "0 just evicted" in kv_map.accessibleDescription()
+
+
+def test_rows_chips_and_rates_of_the_golden_scene(board) -> None:
+    gpu, cpu = board.backends[GPU], board.backends[CPU]
+    rows = slot_rows(board, gpu, SCENE_NOW_S)
+    assert [(row.number, row.generated) for row in rows] == [("1", 65), ("2", 59), ("3", 57), ("4", 56)]
+    assert all(row.rate == pytest.approx(21.55, abs=0.1) for row in rows)
+    assert [row.number for row in slot_rows(board, cpu, SCENE_NOW_S)] == ["8", "", "", ""]
+    waiting = chips(board, gpu, SCENE_NOW_S)
+    assert [(chip.number, round(chip.waits_s, 2)) for chip in waiting] == [
+        ("5", 2.6),
+        ("6", 2.55),
+        ("7", 2.5),
+    ]
+    assert backend_rate(gpu, SCENE_NOW_S) == pytest.approx(86.2, abs=0.3)
+    assert backend_rate(gpu, SCENE_NOW_S + 10) == 0.0
+
+
+def test_a_long_queue_ends_in_a_count(qtbot) -> None:
+    queue = QueueView(ThemeHolder("dark"))
+    qtbot.addWidget(queue)
+    queue.resize(424, 72)
+    queue.set_chips([Chip(str(i), 1.0, 516, 496, False) for i in range(3)], 0)
+    assert queue.places() == (3, 0)
+    queue.set_chips([Chip(str(i), 1.0, 516, 496, i == 1) for i in range(38)], 0)
+    assert queue.places() == (2, 36)
+    assert "stale" in queue.accessibleDescription()
+    queue.grab()
+
+
+def test_default_sizes_are_those_of_the_design() -> None:
+    assert default_sizes(QSize(1904, 1008)) == {
+        "root": [736, 264],
+        "upper": [384, 1512],
+        "right": [360, 368],
+        "charts": [752, 376, 368],
+    }
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (1366, 768), (1440, 900), (1700, 1000), (2560, 1440)])
+def test_sizes_fill_the_area_and_fall_on_eights(size) -> None:
+    area = QSize(size[0] - 16, size[1] - 72)
+    sizes = default_sizes(area)
+    assert sum(sizes["upper"]) + 8 == area.width()
+    assert sum(sizes["charts"]) + 16 == sizes["upper"][1]
+    heights = sizes["right"] if len(sizes["right"]) == 3 else [sum(sizes["right"]) + 8, sizes["root"][1]]
+    assert sum(heights) + 8 * (len(heights) - 1) == area.height()
+    assert sizes["right"][0] % 8 == 0
+
+
+def test_settings_come_back_and_bad_ones_are_dropped_alone(tmp_path, qapp) -> None:
+    path = tmp_path / "settings.ini"
+    first = Settings(path)
+    first.set_theme("light")
+    first.set_choice("preset", "cold-12")
+    first.set_sampling(SamplingParams(temperature=0.2, seed=7))
+    first.set_state("geometry", QByteArray(b"abc"))
+    first.save()
+    second = Settings(path)
+    assert (second.theme(), second.choice("preset")) == ("light", "cold-12")
+    assert second.sampling() == SamplingParams(temperature=0.2, seed=7)
+    assert second.state("geometry") == QByteArray(b"abc")
+    second._store.setValue("theme", "purple")
+    second._store.setValue("sampling", '{"temperature": 99, "top_p": 0.5, "seed": "x"}')
+    second.save()
+    third = Settings(path)
+    assert third.theme() == "system" and third.choice("preset") == "cold-12"
+    assert third.sampling() == SamplingParams(top_p=0.5)
+    third._store.setValue("sampling", "not json")
+    assert third.sampling() == SamplingParams()
+
+
+def test_settings_of_another_schema_are_not_guessed_at(tmp_path, qapp) -> None:
+    first = Settings(tmp_path / "settings.ini")
+    first.set_theme("light")
+    first._store.setValue("schema", 99)
+    first.save()
+    assert Settings(tmp_path / "settings.ini").theme() == "system"
+
+
+def test_signals_and_text_do_not_wear_out_the_interpreter(qtbot) -> None:
+    """PySide6 6.12.0 on Python 3.11 lost a reference to True or None with each of these calls."""
+    import sys
+
+    holder, label = ThemeHolder("dark"), QLabel()
+    qtbot.addWidget(label)
+    before = sys.getrefcount(True), sys.getrefcount(None)
+    for index in range(1_000):
+        holder.changed.emit()
+        label.setText(str(index))
+        label.move(QPoint(index % 7, 0))
+    after = sys.getrefcount(True), sys.getrefcount(None)
+    assert all(abs(a - b) < 200 for a, b in zip(after, before, strict=True))
