@@ -16,6 +16,8 @@ from app.panels.painting import LEFT, RIGHT, draw_text, hair, half, tick_text, t
 from app.theme import Size, Theme, ThemeHolder, font
 from app.widgets.marks import paint_mark
 
+LOW_PX = 190  # a plot lower than this goes without its caption
+LOW_BOTTOM = 40
 GROUP_GAP = 16.0  # a piece this far from the one before begins a number of its own
 SYMBOLS = {0: "o", 1: "s", 2: "t1"}  # by rank; the rest are diamonds
 
@@ -23,12 +25,15 @@ SYMBOLS = {0: "o", 1: "s", 2: "t1"}  # by rank; the rest are diamonds
 class Plot(pg.PlotWidget):
     """Margins in pixels around the plot; y from 0 to a round number, with its unit on the top tick."""
 
+    _made = False
+
     def __init__(self, themes: ThemeHolder, margins: tuple[int, int, int, int], unit: str) -> None:
         super().__init__(background=None)
         # `factor`, because QGraphicsView.scale is taken
         self.themes, self.factor, self.unit = themes, 1.0, unit
         self.margins, self.top, self.repaints = margins, 1.0, 0
         self.setCacheMode(self.CacheModeFlag.CacheNone)  # the background is our grid: it moves
+        self.viewport().setAutoFillBackground(False)  # the panel's round corners show through
         self.setMenuEnabled(False)
         self.setMouseEnabled(False, False)
         self.hideButtons()
@@ -37,6 +42,7 @@ class Plot(pg.PlotWidget):
         self.plotItem.vb.setDefaultPadding(0)
         self.plotItem.vb.disableAutoRange()
         self.setMinimumSize(80, 60)
+        self._made = True
         self._margins_changed()
 
     def sizeHint(self) -> QSize:
@@ -49,8 +55,18 @@ class Plot(pg.PlotWidget):
         self.factor = scale
         self._margins_changed()
 
+    @property
+    def low(self) -> bool:
+        """Too low for a caption: the plot needs the room."""
+        return self.height() < LOW_PX * self.factor
+
+    def _edges(self) -> tuple[float, float, float, float]:
+        left, top, right, bottom = self.margins
+        edges = (left, top, right, LOW_BOTTOM if self.low else bottom)
+        return tuple(e * self.factor for e in edges)
+
     def _margins_changed(self) -> None:
-        self.plotItem.layout.setContentsMargins(*(m * self.factor for m in self.margins))
+        self.plotItem.layout.setContentsMargins(*self._edges())
 
     def set_range(self, left: float, right: float, highest: float) -> None:
         """x from left to right; y from 0 to the round number at or above `highest`."""
@@ -59,7 +75,7 @@ class Plot(pg.PlotWidget):
         self.viewport().update()
 
     def plot_rect(self) -> QRectF:
-        left, top, right, bottom = (m * self.factor for m in self.margins)
+        left, top, right, bottom = self._edges()
         return QRectF(
             left, top, max(1.0, self.width() - left - right), max(1.0, self.height() - top - bottom)
         )
@@ -73,34 +89,24 @@ class Plot(pg.PlotWidget):
         return rect.bottom() - value / self.top * rect.height()
 
     def steps(self) -> list[float]:
-        return ticks(self.top, 4 if self.plot_rect().height() > 90 * self.factor else 2)
+        room = int(self.plot_rect().height() / (24 * self.factor))
+        return ticks(self.top, max(1, min(4, room)))
 
     def resizeEvent(self, event: QResizeEvent | None) -> None:
         super().resizeEvent(event)
-        self.viewport().update()
+        if self._made:  # pyqtgraph resizes once while it is being made
+            self._margins_changed()
+            self.viewport().update()
 
     def drawBackground(self, painter: QPainter, rect: QRect | QRectF) -> None:
-        """Below the curves: grid and tick labels. Scene units are pixels here."""
+        """Below the curves: the grid. Scene units are pixels here."""
         theme, plot = self.themes.current, self.plot_rect()
-        painter.fillRect(rect, theme.panel)
-        marks = self.steps()
-        step = marks[1] if len(marks) > 1 else 1.0
-        label, s = font("label", scale=self.factor), self.factor
-        for value in marks:
+        painter.setPen(hair(theme.grid))
+        for value in reversed(self.steps()):
+            if value == 0:
+                painter.setPen(hair(theme.strong))
             y = half(self.y_of(value))
-            if value:
-                painter.setPen(hair(theme.grid))
-                painter.drawLine(QLineF(plot.left(), y, plot.right(), y))
-            text = tick_text(value, step)
-            box = QRectF(4 * s, y - 8 * s, plot.left() - 10 * s, 16 * s)
-            if value and value == marks[-1]:  # the unit follows the number, over the line if need be
-                wide = width_of(text, label)
-                unit = QRectF(box.right() + 3 * s, box.top(), width_of(self.unit, label) + 1, box.height())
-                if wide + unit.width() + 4 * s <= box.width():
-                    unit.moveRight(box.right())
-                    box.setRight(unit.left() - 4 * s)
-                draw_text(painter, unit, LEFT, self.unit, label, theme.muted, back=theme.panel)
-            draw_text(painter, box, RIGHT, text, label, theme.muted)
+            painter.drawLine(QLineF(plot.left(), y, plot.right(), y))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
@@ -108,11 +114,24 @@ class Plot(pg.PlotWidget):
         painter = QPainter(self.viewport())
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         plot = self.plot_rect()
-        painter.setPen(hair(self.themes.current.strong))
-        y = half(plot.bottom())
-        painter.drawLine(QLineF(plot.left(), y, plot.right(), y))
+        self._tick_labels(painter, plot, self.themes.current)
         self.paint_over(painter, plot, self.themes.current)
         painter.end()
+
+    def _tick_labels(self, painter: QPainter, plot: QRectF, theme: Theme) -> None:
+        marks = self.steps()
+        step = marks[1] if len(marks) > 1 else 1.0
+        label, s = font("label", scale=self.factor), self.factor
+        for value in marks:
+            text, y = tick_text(value, step), half(self.y_of(value))
+            box = QRectF(4 * s, y - 8 * s, plot.left() - 10 * s, 16 * s)
+            if value and value == marks[-1]:  # the unit follows the number, over the line if need be
+                unit = QRectF(box.right() + 3 * s, box.top(), width_of(self.unit, label) + 1, box.height())
+                if width_of(text, label) + unit.width() + 4 * s <= box.width():
+                    unit.moveRight(box.right())
+                    box.setRight(unit.left() - 4 * s)
+                draw_text(painter, unit, LEFT, self.unit, label, theme.muted, back=theme.panel)
+            draw_text(painter, box, RIGHT, text, label, theme.muted)
 
     def paint_over(self, painter: QPainter, plot: QRectF, theme: Theme) -> None:
         """Words and badges above the curves."""

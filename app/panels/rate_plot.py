@@ -74,8 +74,9 @@ class RatePlot(Plot):
                 )
             draw_text(painter, box, CENTRE, figure(value) + (" s" if last else ""), label, theme.muted)
             value += step
-        caption = QRectF(plot.left(), self.height() - 30 * s, plot.width(), 16 * s)
-        draw_text(painter, caption, LEFT, self.caption, label, theme.muted, elide=True)
+        if not self.low:
+            caption = QRectF(plot.left(), self.height() - 30 * s, plot.width(), 16 * s)
+            draw_text(painter, caption, LEFT, self.caption, label, theme.muted, elide=True)
         x = half(self.x_of(self.now))
         if x > plot.right() + 1:
             return

@@ -23,7 +23,8 @@ from app.theme import ThemeHolder, font
 from app.widgets.controls import Button
 from app.widgets.panel import Panel
 
-WIDTHS = (48, 92, 96, 76, 104, 88, 88, 84, 108, 88, 112, 88)  # of the figures' columns at 1,700 px and up
+WIDTHS = (48, 92, 96, 76, 104, 88, 88, 84, 108, 88, 112, 88)  # of the figures' columns
+NARROWEST = (40, 84, 72, 66, 98, 72, 78, 70, 98, 72, 100, 76)  # below their sum the table scrolls
 TIMELINE_FROM_PX = 1680  # of the panel: a window of 1,700 less its margins
 RESORT_S = 1.0
 
@@ -153,9 +154,12 @@ class RequestsPanel(Panel):
         super().resizeEvent(event)
         wide = self.width() >= TIMELINE_FROM_PX
         self.table.setColumnHidden(TIMELINE, not wide)
-        stretch = 1.0 if wide else max(1.0, (self.width() - 12) / sum(WIDTHS))
-        for column, width in enumerate(WIDTHS):
-            self.table.setColumnWidth(column, int(width * stretch))
+        room = self.width() - 16  # less a scroll bar
+        spread = 1.0 if wide else max(1.0, room / sum(WIDTHS))
+        part = (room - sum(NARROWEST)) / (sum(WIDTHS) - sum(NARROWEST))
+        part = min(1.0, max(0.0, part))
+        for column, (least, most) in enumerate(zip(NARROWEST, WIDTHS, strict=True)):
+            self.table.setColumnWidth(column, int((least + part * (most - least)) * spread))
 
     def refresh(self, topics: set[str], now_s: float) -> None:
         rows = self.board.shown_rows()

@@ -9,7 +9,7 @@ from app.panels.score_chart import ScoreChart
 from app.panels.score_plot import Picture
 from app.series.arrivals import arrivals, scores
 from app.series.board import Board, RequestRow
-from app.series.decision import ARROW, Decision, decide, meaning, plain
+from app.series.decision import ARROW, Decision, Span, decide, meaning, plain
 from app.series.words import figure
 from app.theme import Size, ThemeHolder, font
 from app.widgets.marks import paint_mark
@@ -55,15 +55,22 @@ class DecisionLine(QWidget):
     def _hero(self) -> tuple[Size, float]:
         return ("lead", 32 * self.scale) if self.compact else ("hero", 40 * self.scale)
 
-    def _reason_lines(self) -> list[list[object]]:
+    def _reason(self) -> tuple[Size, float]:
+        return ("label", 20 * self.scale) if self.compact else ("body", 24 * self.scale)
+
+    def _reason_lines(self) -> list[list[Span]]:
+        """The sentence, wrapped; where the panel is low, without the margin on a line of its own."""
         width = max(50.0, self.width() - 2 * PADDING)
         spans = self.decision.reason if self.decision else ()
-        return wrap_spans(spans, font("body", scale=self.scale), width)[:3]
+        lines = wrap_spans(spans, font(self._reason()[0], scale=self.scale), width)[:3]
+        if self.compact and len(lines) > 1 and all(span.muted for span in lines[-1]):
+            lines.pop()
+        return lines
 
     def _fit(self) -> None:
         """As high as the sentence needs at this width: a reason is wrapped, never cut."""
         high = self._hero()[1]
-        self.setFixedHeight(round(high + 24 * self.scale * max(1, len(self._reason_lines()))))
+        self.setFixedHeight(round(high + self._reason()[1] * max(1, len(self._reason_lines()))))
         size = self.button.sizeHint()
         button_high = min(32, round(high))
         self.button.setGeometry(
@@ -100,9 +107,10 @@ class DecisionLine(QWidget):
             rect = QRectF(x, 0, max(1.0, min(wide, right - x)), high)
             draw_text(painter, rect, LEFT, text, used, colour, elide=wide > rect.width())
             x += wide + gap
+        reason, line = self._reason()
         for row, spans in enumerate(self._reason_lines()):
-            rect = QRectF(PADDING, high + row * 24 * s, self.width() - 2 * PADDING, 24 * s)
-            draw_spans(painter, rect, spans, font("body", scale=s), theme, self.ranks)
+            rect = QRectF(PADDING, high + row * line, self.width() - 2 * PADDING, line)
+            draw_spans(painter, rect, spans, font(reason, scale=s), theme, self.ranks)
         painter.end()
 
 

@@ -77,11 +77,15 @@ class ScoreChart(QWidget):
         texts = [tick_text(m, step) for m in marks[:-1]] + [self._top_text(marks[-1], step)]
         left = 16 * s + max(width_of(t, label) for t in texts) + 8 * s
         right = self.width() - 16 * s - self._right_label_width()
-        bottom = self.height() - (69 if self._badges() else 72) * s
+        bottom = self.height() - (40 if self._low() else 69 if self._badges() else 72) * s
         plot = QRectF(left, 14 * s, max(10.0, right - left), max(10.0, bottom - 14 * s))
         inset = min(20 * s, plot.width() / 6)
         last = plot.right() - (15 * s if picture.points else 0)
         return plot, plot.left() + inset, max(plot.left() + inset + 1, last)
+
+    def _low(self) -> bool:
+        """Too low for the caption: the plot needs the room."""
+        return self.height() < 170 * self.scale
 
     def _right_label_width(self) -> float:
         if not self.picture.points or not self.picture.points[-1].scores:
@@ -125,7 +129,7 @@ class ScoreChart(QWidget):
         if self._pixmap is None or self._pixmap.size() != self.size() * dpr:
             self._pixmap = QPixmap(self.size() * dpr)
             self._pixmap.setDevicePixelRatio(dpr)
-            self._pixmap.fill(self.themes.current.panel)
+            self._pixmap.fill(Qt.GlobalColor.transparent)  # the panel's round corners show through
             painter = QPainter(self._pixmap)
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             self._draw(painter)
@@ -162,7 +166,8 @@ class ScoreChart(QWidget):
         s, top = self.scale, self._y_top()
         label = font("label", scale=s)
         scored = any(p.scores for p in self.picture.points)
-        marks = ticks(top, 4 if plot.height() > 100 * s else 2, self._unit() != "s") if scored else [0.0]
+        most = max(1, min(4, int(plot.height() / (24 * s))))
+        marks = ticks(top, most, self._unit() != "s") if scored else [0.0]
         step = marks[1] if len(marks) > 1 else 1.0
         for value in marks:
             y = half(plot.bottom() - value / top * plot.height())
@@ -190,6 +195,8 @@ class ScoreChart(QWidget):
             if _numbered(index, point.number, len(self._xs)):
                 box = QRectF(x - 20 * s, plot.bottom() + 18 * s, 40 * s, 16 * s)
                 draw_text(painter, box, CENTRE, str(point.number), label, theme.muted)
+        if self._low():
+            return
         apart_text = f" ({figure(self.picture.spacing_ms)} ms apart)" if self.picture.spacing_ms else ""
         caption = f"Request, in order of arrival{apart_text}. Shape and colour: the backend it went to."
         rect = QRectF(

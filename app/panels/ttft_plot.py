@@ -3,7 +3,7 @@
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QRectF
 from PySide6.QtGui import QHelpEvent, QPainter
-from PySide6.QtWidgets import QToolTip
+from PySide6.QtWidgets import QGraphicsItem, QToolTip
 
 from app.panels.painting import CENTRE, LEFT, Places, draw_text, width_of
 from app.panels.plot import SYMBOLS, Plot
@@ -22,6 +22,8 @@ QUANTILES = ((50, MIN_FOR_P95), (95, MIN_FOR_P95), (99, MIN_FOR_P99))  # percent
 class TtftPlot(Plot):
     def __init__(self, themes: ThemeHolder) -> None:
         super().__init__(themes, (48, 12, 16, 71), "s")
+        # A mark near zero must not be cut in half by the axis.
+        self.plotItem.vb.setFlag(QGraphicsItem.GraphicsItemFlag.ItemClipsChildrenToShape, False)
         self.rows: list[RequestRow] = []
         self.ranks: dict[str, int] = {}
         self.labels: dict[str, str] = {}
@@ -110,12 +112,13 @@ class TtftPlot(Plot):
             if index == 0 or row.number % every == 0:
                 box = QRectF(x - 20 * s, plot.bottom() + 20 * s, 40 * s, 16 * s)
                 draw_text(painter, box, CENTRE, str(row.number), label, theme.muted)
-        caption = QRectF(plot.left(), self.height() - 30 * s, plot.width(), 16 * s)
-        draw_text(painter, caption, LEFT, "Request", label, theme.muted)
+        if not self.low:
+            caption = QRectF(plot.left(), self.height() - 30 * s, plot.width(), 16 * s)
+            draw_text(painter, caption, LEFT, "Request", label, theme.muted)
         places = Places(QRectF(plot.left() - 16 * s, 0, plot.width() + 28 * s, plot.bottom()))
         self._waiting_words(painter, plot, places, theme)
         self._percentile_words(painter, plot, places, theme)
-        if self.slots <= BADGES_UP_TO:
+        if badges:
             self._values(painter, places, theme)
 
     def _values(self, painter: QPainter, places: Places, theme: Theme) -> None:
