@@ -72,23 +72,35 @@ class Backend:
         return self.scheduler.schedule(self.clock.now_s())
 
     def finish(
-        self, batch: Batch, ids: list[int], started_s: float, finished_s: float, other_busy: bool = False
+        self,
+        batch: Batch,
+        ids: list[int],
+        started_s: float,
+        finished_s: float,
+        other_busy: bool = False,
+        overhead_s: float = 0.0,
     ) -> StepReport:
         """Book the results of a step and describe it."""
         outcome = self.scheduler.update(batch, ids)
         for ending in outcome.ended:
             self.runner.forget(ending.request_id)
-        return self._report(batch, outcome, started_s, finished_s, other_busy)
+        return self._report(batch, outcome, started_s, finished_s, other_busy, overhead_s)
 
     def idle_report(self) -> StepReport | None:
         """A report without a step, when commands alone changed something."""
         if not self._touched:
             return None
         now = self.clock.now_s()
-        return self._report(Batch([]), StepOutcome(), now, now, False)
+        return self._report(Batch([]), StepOutcome(), now, now)
 
     def _report(
-        self, batch: Batch, outcome: StepOutcome, started_s: float, finished_s: float, other_busy: bool
+        self,
+        batch: Batch,
+        outcome: StepOutcome,
+        started_s: float,
+        finished_s: float,
+        other_busy: bool = False,
+        overhead_s: float = 0.0,
     ) -> StepReport:
         admitted, adopted = self.scheduler.take_admissions()
         blocks, added, removed = self.scheduler.kv.take_changes()
@@ -102,6 +114,7 @@ class Backend:
             prefill_tokens=batch.prefill_tokens,
             prefill_chunks=batch.prefill_chunks,
             prefill_attention=batch.prefill_attention,
+            overhead_s=overhead_s,
             tokens=tuple(outcome.tokens),
             admitted=admitted,
             cache_hits=adopted,
@@ -129,6 +142,7 @@ def serve(
     `receive(timeout_s)` returns a command, or None when none came in time (0 = only look, None = wait).
     `others_busy` tells whether another backend computed while the last step began, where that is known.
     """
+    booked_s = 0.0  # bookkeeping after the last step
     while True:
         command = receive(None if backend.scheduler.idle else 0)
         while command is not None:
@@ -143,6 +157,9 @@ def serve(
             if report is not None:
                 send(report)
             continue
+        run_s = backend.clock.now_s()
         ids = backend.runner.run(batch)
+        end_s = backend.clock.now_s()
         # The step's time runs from the decision on: what a request waits for is all of it.
-        send(backend.finish(batch, ids, loop_s, backend.clock.now_s(), others_busy()))
+        send(backend.finish(batch, ids, loop_s, end_s, others_busy(), run_s - loop_s + booked_s))
+        booked_s = backend.clock.now_s() - end_s

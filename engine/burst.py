@@ -58,11 +58,17 @@ class BurstRunner:
         if policy is not None:
             core.router.set_policy(policy)
         burst.policy = core.router.policy
+        core.calibrator.pause_unless_needed(burst.policy)
         codec = core.conversations.codec
         burst.workload = make_workload(
             burst.preset, lambda text: codec.encode(text, add_special=False), burst.seed
         )
         self.burst = burst
+
+    @property
+    def waiting(self) -> Burst | None:
+        """The burst that has not begun yet."""
+        return self.burst if self.burst is not None and self.burst.phase is Phase.WAITING else None
 
     def advance(self, busy: bool) -> None:
         """Go on to the next phase when the present one is over."""
@@ -70,7 +76,7 @@ class BurstRunner:
         if burst is None:
             return
         if burst.phase is Phase.WAITING:
-            if not busy:
+            if not busy and not self._core.calibrator.blocks(burst.policy):
                 self._seed(burst)
         elif burst.phase is Phase.SEEDING:
             if not burst.seeding:

@@ -1,36 +1,51 @@
-"""Isolated calibration: 512 tokens in and 128 out, alone on one backend, through the real engine.
+"""Calibration: isolated rates, the step-time model, and how backends slow each other down.
 
-One backend at a time, never beside user work, and under a lock for the whole machine: two windows that
-measured at once would measure each other.
+Everything runs through the real engine as internal requests. One backend at a time (both for the last
+stage), never beside user work, and under a lock for the whole machine: two windows that measured at once
+would measure each other. User work pauses it; the stage that was running begins again later.
 """
 
-import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
 from engine.backend import Cancel, DropUnowned
-from engine.events import BackendState, SetupStep
+from engine.events import BackendState, Notice, SetupStep, StepReport
 from engine.ledger import Entry
 from engine.paths import cache_dir, make_folder
+from engine.profiling.points import (
+    NEW_TOKENS,
+    PROMPT_TOKENS,
+    Point,
+    pair_point,
+    rates_point,
+    step_points,
+    warm_up,
+)
 from engine.profiling.profile import Rates
-from engine.profiling.store import RatesKey, save_rates
-from engine.request import BackendName, RequestId, SamplingParams
+from engine.profiling.store import Measured, MeasuredKey, load_measured, save_measured
+from engine.request import BackendName, RequestId
+from engine.routing.policies import BATCHED_POLICIES
 from engine.supervisor import Unit
 
 if TYPE_CHECKING:
     from engine.core import Core
+    from engine.profiling.fit import Sample
 
-PROMPT_TOKENS, NEW_TOKENS = 512, 128
-_WARM_UP = (64, 8)  # kernels choose their paths and pages are touched before anything is timed
 _REST_S = 0.5  # quiet after user work before a measurement begins
-_DETAIL = "512 tokens in, 128 out, alone"
+_SAYS = {
+    "rates": "512 tokens in, 128 out, alone",
+    "steps": "step times at several loads",
+    "pair": "both at once: how much they slow each other down",
+}
 
 
-def rates_key(unit: Unit) -> RatesKey:
-    """Under which the rates of a loaded backend are kept."""
+def measured_key(unit: Unit) -> MeasuredKey:
+    """Under which the measurements of a loaded backend are kept."""
     info = unit.info
-    return RatesKey(unit.plan.salt, info.format, info.device_name, info.threads, info.slots)
+    return MeasuredKey(unit.plan.salt, info.format, info.device_name, info.threads, info.slots)
 
 
 def rates_of(entry: Entry) -> Rates | None:
@@ -42,93 +57,207 @@ def rates_of(entry: Entry) -> Rates | None:
     return Rates(PROMPT_TOKENS / prefill_s, (NEW_TOKENS - 1) / (times[-1] - times[0]))
 
 
+@dataclass(slots=True)
+class Stage:
+    """One kind of measurement on one backend, or on all for "pair"."""
+
+    kind: str
+    names: tuple[BackendName, ...]
+    points: list[Point] = field(default_factory=list)  # still to run; empty before it begins
+    total: int = 0
+    measuring: bool = False  # the running point counts
+    open: set[RequestId] = field(default_factory=set)
+    reports: list[StepReport] = field(default_factory=list)
+    last: Entry | None = None
+
+
 class Calibrator:
-    """Backends still to measure. User work pauses it, and what was being measured begins again later."""
+    """Stages still to do, in order. `advance` begins the next point when it is quiet."""
 
     def __init__(self, core: "Core", vocabulary: int) -> None:
         self._core = core
         self._vocabulary = vocabulary
-        self._waiting: list[BackendName] = []
-        self._request_id: RequestId | None = None  # running now
-        self._warm = False
+        self._stages: list[Stage] = []
         self._rest_until_s = 0.0
-        self._draws = random.Random(core.config.seed)
         self._lock: FileLock | None = None
+        self._rounds = core.config.seed
 
-    @property
-    def current(self) -> BackendName | None:
-        return self._waiting[0] if self._waiting else None
+    # --- what is to do --------------------------------------------------------------------------------
 
-    def add(self, name: BackendName) -> None:
-        if name not in self._waiting:
-            self._waiting.append(name)
+    def loaded(self, name: BackendName) -> None:
+        """A backend runs: take what is known of it, and plan what is not."""
+        unit = self._core.supervisor.units[name]
+        measured = load_measured(measured_key(unit))
+        if measured is not None:
+            self._core.set_measured(name, measured)
+        if not self._core.config.calibrate:
+            return
+        if measured is None:
+            self._stages.append(Stage("rates", (name,)))
+        if measured is None or measured.steps is None:
+            self._stages.append(Stage("steps", (name,)))
+        self._plan_pair(measured is not None and measured.paired)
+
+    def again(self) -> None:
+        """Measure every running backend from the beginning."""
+        self.pause()
+        self._stages = []
+        for name, unit in self._core.supervisor.units.items():
+            if unit.ready and unit.profile is None:
+                self._stages += [Stage("rates", (name,)), Stage("steps", (name,))]
+        self._plan_pair(False)
+
+    def _plan_pair(self, known: bool) -> None:
+        """Last of all: every running backend at once, where that is not known of all of them."""
+        names = tuple(n for n, u in self._core.supervisor.units.items() if u.ready and u.profile is None)
+        planned = any(s.kind == "pair" for s in self._stages)
+        self._stages = [s for s in self._stages if s.kind != "pair"]
+        if len(names) > 1 and (planned or not known):
+            self._stages.append(Stage("pair", names))
+        # Every rate comes before any step time: a burst under an isolated policy waits for those only.
+        self._stages.sort(key=lambda s: list(_SAYS).index(s.kind))
 
     def drop(self, name: BackendName) -> None:
         """The backend died."""
-        if name == self.current:
-            self._next()
-        elif name in self._waiting:
-            self._waiting.remove(name)
+        if self._stages and name in self._stages[0].names:
+            self.pause()
+        self._stages = [s for s in self._stages if name not in s.names]
+        if not self._stages:
+            self._release()
+
+    def pause_unless_needed(self, policy: str) -> None:
+        """A burst under `policy` waits to begin."""
+        if self._stages and policy not in BATCHED_POLICIES and self._stages[0].kind != "rates":
+            self.pause()
+
+    def blocks(self, policy: str) -> bool:
+        """Must a burst under `policy` wait for what is still to measure?"""
+        if not self._stages:
+            return False
+        return policy in BATCHED_POLICIES or self._stages[0].kind == "rates"
+
+    # --- running it -----------------------------------------------------------------------------------
 
     def rest(self) -> None:
         """User work ended just now."""
         self._rest_until_s = self._core.clock.now_s() + _REST_S
 
     def advance(self, busy: bool) -> None:
-        """Begin the next measurement when it is quiet."""
-        name = self.current
-        resting = self._core.clock.now_s() < self._rest_until_s
-        if name is None or busy or resting or self._request_id is not None or not self._locked():
+        """Begin the next point when it is quiet."""
+        if not self._stages or busy or self._core.clock.now_s() < self._rest_until_s:
             return
+        stage = self._stages[0]
+        if stage.open or not self._locked():
+            return
+        if not stage.total:
+            self._begin(stage)
+        if stage.points:
+            self._run_point(stage)
+        else:
+            self._finish(stage)
+
+    def _begin(self, stage: Stage) -> None:
         supervisor = self._core.supervisor
-        if supervisor.units[name].state is BackendState.READY:
-            supervisor.set_state(name, BackendState.CALIBRATING, _DETAIL)
-            self._tell(name, _DETAIL, "running")
-        tokens, new = (PROMPT_TOKENS, NEW_TOKENS) if self._warm else _WARM_UP
-        # Random tokens, so that nothing is restored.
-        prompt = tuple(self._draws.randrange(self._vocabulary) for _ in range(tokens))
-        sampling = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=new, ignore_eos=True)
-        self._request_id = self._core.internal(name, prompt, sampling)
+        unit = supervisor.units[stage.names[0]]
+        spec, seed = unit.plan.spec, 1000 * self._rounds
+        self._rounds += 1
+        if stage.kind == "rates":
+            stage.points = [warm_up(self._vocabulary, seed), rates_point(self._vocabulary, seed)]
+        elif stage.kind == "steps":
+            context = self._core.config.context_tokens
+            stage.points = step_points(self._vocabulary, spec.slots, context, spec.kv_blocks, seed)
+        else:
+            slots = min(supervisor.units[n].plan.spec.slots for n in stage.names)
+            stage.points = [pair_point(self._vocabulary, slots, seed)]
+        stage.total = len(stage.points)
+        for name in stage.names:
+            supervisor.set_state(name, BackendState.CALIBRATING, _SAYS[stage.kind])
+        self._tell(stage, "running")
+
+    def _run_point(self, stage: Stage) -> None:
+        point = stage.points.pop(0)
+        stage.measuring = point.measured
+        for name in stage.names:
+            for prompt in point.prompts:
+                stage.open.add(self._core.internal(name, prompt, point.sampling))
+        self._tell(stage, "running")
+
+    def on_report(self, report: StepReport) -> None:
+        """Collect the steps of the running point."""
+        if self._stages:
+            stage = self._stages[0]
+            if stage.open and stage.measuring and report.backend in stage.names:
+                stage.reports.append(report)
 
     def ended(self, entry: Entry) -> None:
         """An internal request ended; was it ours?"""
-        if entry.request.id != self._request_id:
-            return
-        self._request_id = None
-        if not self._warm:
-            self._warm = True
-            return
-        rates, name = rates_of(entry), self.current
-        if rates is None or name is None:
-            return  # measured again
-        supervisor = self._core.supervisor
-        save_rates(rates_key(supervisor.units[name]), rates)
-        supervisor.send(name, DropUnowned())
-        supervisor.set_state(name, BackendState.READY)
-        self._core.set_rates(name, rates)
-        self._tell(name, f"{rates.prefill:,.0f} tok/s in, {rates.decode:,.0f} out", "done")
-        self._next()
+        if self._stages and entry.request.id in self._stages[0].open:
+            self._stages[0].open.discard(entry.request.id)
+            self._stages[0].last = entry
 
     def pause(self) -> None:
         """User work comes first."""
-        name, request_id = self.current, self._request_id
-        if name is None or request_id is None:
+        if not self._stages or not self._stages[0].total:
             return
-        self._request_id, self._warm = None, False
-        self._core.supervisor.send(name, Cancel(request_id))
-        del self._core.ledger.entries[request_id]
-        self._core.router.forget(name, request_id)
-        self._core.supervisor.set_state(name, BackendState.READY)
+        stage = self._stages[0]
+        for request_id in stage.open:
+            entry = self._core.ledger.entries.pop(request_id)
+            self._core.supervisor.send(entry.backend, Cancel(request_id))
+        for name in stage.names:
+            if self._core.supervisor.units[name].state is BackendState.CALIBRATING:
+                self._core.supervisor.set_state(name, BackendState.READY)
+        self._stages[0] = Stage(stage.kind, stage.names)
         self._release()
 
     def close(self) -> None:
         self._release()
 
-    def _next(self) -> None:
-        self._waiting.pop(0)
-        self._warm, self._request_id = False, None
-        if not self._waiting:
+    # --- results --------------------------------------------------------------------------------------
+
+    def _finish(self, stage: Stage) -> None:
+        supervisor = self._core.supervisor
+        self._stages.pop(0)
+        detail = _SAYS[stage.kind]
+        for name in stage.names:
+            supervisor.send(name, DropUnowned())
+            supervisor.set_state(name, BackendState.READY)
+            key = measured_key(supervisor.units[name])
+            measured = self._result(stage, name, load_measured(key))
+            if measured is not None:
+                save_measured(key, measured)
+                self._core.set_measured(name, measured)
+                detail = _words(stage.kind, measured)
+        self._tell(stage, "done", detail)
+        if not self._stages:
             self._release()
+
+    def _result(self, stage: Stage, name: BackendName, known: Measured | None) -> Measured | None:
+        if stage.kind == "rates":
+            rates = rates_of(stage.last) if stage.last is not None else None
+            if rates is None:
+                self._core.publish(Notice("warning", f"The rates of {name} could not be measured."))
+                return None
+            return Measured(rates)
+        from engine.errors import ProfileError
+        from engine.profiling.fit import fit_steps, interference  # scipy: not at start-up
+
+        if known is None:
+            return None
+        if stage.kind == "steps":
+            try:
+                fit = fit_steps(_samples(stage.reports))
+            except ProfileError as error:
+                self._core.publish(Notice("warning", str(error)))
+                return None
+            return replace(
+                known, steps=fit.model, fit_error=fit.error, held_out_error=fit.held_out_error, paired=False
+            )
+        if known.steps is None:
+            return None
+        mine = [r for r in stage.reports if r.backend == name]
+        others = [r for r in stage.reports if r.backend != name]
+        together = [r for r in mine if _beside(r, others)]
+        return replace(known, steps=interference(known.steps, _samples(together)), paired=True)
 
     def _locked(self) -> bool:
         if self._lock is None:
@@ -145,6 +274,50 @@ class Calibrator:
             self._lock.release()
             self._lock = None
 
-    def _tell(self, name: BackendName, detail: str, state: str) -> None:
-        label = self._core.supervisor.units[name].info.label
-        self._core.publish(SetupStep(f"calibrate:{name}", f"Calibrate the {label} backend", detail, state))
+    def _tell(self, stage: Stage, state: str, detail: str = "") -> None:
+        units = self._core.supervisor.units
+        what = "both backends" if len(stage.names) > 1 else f"the {units[stage.names[0]].info.label} backend"
+        done = float(stage.total - len(stage.points))
+        self._core.publish(
+            SetupStep(
+                f"calibrate:{stage.kind}:{'+'.join(stage.names)}",
+                f"Calibrate {what}",
+                detail or _SAYS[stage.kind],
+                state,
+                done,
+                float(stage.total),
+            )
+        )
+
+
+def _samples(reports: Sequence[StepReport]) -> "list[Sample]":
+    from engine.profiling.fit import Sample
+
+    return [
+        Sample(
+            r.decode_rows,
+            r.context_tokens,
+            r.prefill_tokens,
+            r.prefill_attention,
+            r.prefill_chunks,
+            r.duration_s,
+        )
+        for r in reports
+        if (r.decode_rows or r.prefill_tokens) and r.duration_s > 0
+    ]
+
+
+def _beside(report: StepReport, others: Sequence[StepReport]) -> bool:
+    """Did the step run wholly while another backend computed?"""
+    if not others:
+        return False
+    return others[0].started_s <= report.started_s and report.finished_s <= others[-1].finished_s
+
+
+def _words(kind: str, measured: Measured) -> str:
+    if kind == "rates":
+        return f"{measured.rates.prefill:,.0f} tok/s in, {measured.rates.decode:,.0f} out"
+    if kind == "steps" and measured.held_out_error is not None:
+        return f"step times within {measured.held_out_error:.1%} on steps not fitted"
+    chi = measured.steps.interference if measured.steps else 0.0
+    return f"steps take {chi:.0%} longer while the other one works"

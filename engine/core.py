@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 
 from engine.backend import Cancel, Submit
 from engine.burst import BurstRunner
-from engine.calibration import Calibrator, rates_key
+from engine.calibration import Calibrator
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import EngineError, PromptError
@@ -28,11 +28,11 @@ from engine.events import (
 )
 from engine.kv.manager import blocks_for
 from engine.ledger import Entry, Ledger
-from engine.profiling.profile import Rates
-from engine.profiling.store import load_rates
+from engine.profiling.profile import BackendProfile
+from engine.profiling.store import Measured, save_local
 from engine.replies import Codec, Conversations, Reply
 from engine.request import BackendName, FinishReason, Request, RequestId, RequestState, SamplingParams
-from engine.routing.router import Router
+from engine.routing.router import Pace, Router
 from engine.supervisor import Supervisor, Unit
 from engine.text import Message
 from engine.transport import Loaded
@@ -68,6 +68,7 @@ class Core:
         self.ledger = Ledger()
         self._replies: dict[RequestId, Reply] = {}
         self._typed = 0
+        self._measured: dict[BackendName, Measured] = {}
         self._open: set[RequestId] = set()  # requests of the user that have not ended
         self._held: list[Callable[[], None]] = []  # prompts typed before any backend had loaded
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
@@ -108,8 +109,10 @@ class Core:
         if self.loading:
             return
         busy = bool(self._open or self._held)
-        self.calibrator.advance(busy)
-        self.bursts.advance(busy or self.calibrator.current is not None)
+        # A burst that waits keeps calibration from beginning what the burst does not need.
+        waiting = self.bursts.waiting
+        self.calibrator.advance(busy or (waiting is not None and not self.calibrator.blocks(waiting.policy)))
+        self.bursts.advance(busy)
 
     # --- backends -------------------------------------------------------------------------------------
 
@@ -118,23 +121,59 @@ class Core:
         self.router.restore(name)
         self.supervisor.set_state(name, BackendState.READY)
         if unit.profile is not None:
-            self.set_rates(name, unit.profile.rates)
-        elif (rates := load_rates(rates_key(unit))) is not None:
-            self.set_rates(name, rates)
-        elif self.config.calibrate:
-            self.calibrator.add(name)
+            self.set_measured(name, Measured(unit.profile.rates, unit.profile.steps))
+        else:
+            self.calibrator.loaded(name)
         held, self._held = self._held, []
         for go in held:
             go()
 
-    def set_rates(self, name: BackendName, rates: Rates) -> None:
+    def set_measured(self, name: BackendName, measured: Measured) -> None:
+        """Rates and step times of a backend became known: prices and ranks follow."""
+        rates, spec = measured.rates, self.supervisor.units[name].plan.spec
         self.router.set_rates(name, rates)
+        if measured.steps is not None:
+            self.router.set_pace(name, Pace(measured.steps, spec.slots, spec.token_budget))
+        self._measured[name] = measured
+        self._keep_local_profile()
         order = self.router.fastest_first()
         for other, unit in self.supervisor.units.items():
-            mine = {"prefill_rate": rates.prefill, "decode_rate": rates.decode} if other == name else {}
-            info = replace(unit.info, rank=order.index(other), **mine)  # type: ignore[arg-type]
+            info = replace(unit.info, rank=order.index(other))
+            if other == name:
+                info = replace(
+                    info,
+                    prefill_rate=rates.prefill,
+                    decode_rate=rates.decode,
+                    step_error=measured.held_out_error,
+                    priced=measured.steps is not None,
+                    paired=measured.paired,
+                )
             if info != unit.info:
                 self.supervisor.update_info(other, info)
+
+    def _keep_local_profile(self) -> None:
+        """Once every running backend is measured, together they are this machine's profile."""
+        units = [u for u in self.supervisor.units.values() if u.ready and u.profile is None]
+        profiles = []
+        for unit in units:
+            measured = self._measured.get(unit.plan.spec.name)
+            if measured is None or measured.steps is None:
+                return
+            info = unit.info
+            profiles.append(
+                BackendProfile(
+                    info.name,
+                    info.kind,
+                    f"{info.device_name}, {info.format}",
+                    info.slots,
+                    info.kv_blocks,
+                    info.block_bytes,
+                    measured.rates,
+                    measured.steps,
+                )
+            )
+        if profiles:
+            save_local(tuple(profiles))
 
     def _on_death(self, name: BackendName) -> None:
         """Started requests end with `error`, waiting ones move to whoever is alive."""
@@ -167,9 +206,7 @@ class Core:
 
     def recalibrate(self) -> None:
         """Measure every running backend again as soon as it is quiet."""
-        for name, unit in self.supervisor.units.items():
-            if unit.ready and unit.profile is None:
-                self.calibrator.add(name)
+        self.calibrator.again()
 
     def restart(self, name: BackendName) -> None:
         """Start a stopped (or stalled) backend anew, empty."""
@@ -183,6 +220,7 @@ class Core:
 
     def _on_report(self, report: StepReport) -> None:
         self.router.observe(report)
+        self.calibrator.on_report(report)
         ended = self.ledger.apply(report)
         self.publish(StepDone(report))
         for request_id, token in report.tokens:

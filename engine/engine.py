@@ -5,7 +5,6 @@ That thread prepares the model, starts the backends and then runs `Core`. What i
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -297,18 +296,3 @@ class Engine:
 
 def _dummy_shape(config: EngineConfig) -> str:
     return config.architecture or "smollm2-135m"
-
-
-def wait_calibrated(engine: Engine, subscription: Subscription, timeout_s: float = 600.0) -> None:
-    """Wait until every running backend has rates, draining `subscription` meanwhile."""
-    states: dict[str, BackendStatus] = {}
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline and engine.failure is None:
-        for event in subscription.drain():
-            if isinstance(event, BackendStatus):
-                states[event.info.name] = event
-        running = [s for s in states.values() if s.state is not BackendState.STOPPED]
-        if running and all(s.info.decode_rate is not None for s in running):
-            return
-        time.sleep(0.05)
-    raise BackendError("Calibration did not end in time: close what else is busy and try again.")

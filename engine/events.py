@@ -127,6 +127,9 @@ class BackendInfo:
     format: str
     prefill_rate: float | None = None  # tok/s, isolated; None = not calibrated
     decode_rate: float | None = None
+    priced: bool = False  # its step-time model is known: batched policies can price it
+    paired: bool = False  # measured beside the other backends as well
+    step_error: float | None = None  # of that model on held-out steps; None where it is given, not fitted
 
 
 @dataclass(frozen=True, slots=True)

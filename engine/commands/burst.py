@@ -3,13 +3,11 @@
 import argparse
 import json
 import sys
-import time
 from typing import Any
 
-from engine.commands.common import Progress, print_table, running_engine
-from engine.engine import wait_calibrated
+from engine.commands.common import print_table, running_engine
 from engine.errors import BackendError, UnknownNameError
-from engine.events import BurstDone, BurstStarted
+from engine.events import BurstDone, BurstStarted, Event
 from engine.workloads.presets import PRESETS
 
 
@@ -47,27 +45,21 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError("--virtual runs emulated backends only: add --emulate apple-m2-published.")
         show(simulated(args, args.emulate), args.json)
         return 0
-    progress = Progress()
-    with running_engine(config_from(args)) as (engine, events):
-        calibration = engine.subscribe()
-        while not engine.ready.wait(0.05):
-            for event in events.drain():
-                progress.show(event)
-        engine.wait_ready()
-        if any(p in args.policy for p in ("isolated", "fastest", "slowest")):
-            wait_calibrated(engine, calibration)
-        run_id = engine.run_burst(args.preset, None, args.seed)
-        result: dict[str, object] | None = None
-        while result is None:
-            if engine.failure is not None:
-                raise engine.failure
-            for event in events.drain():
-                progress.show(event)
+    results: list[dict[str, object]] = []
+    with running_engine(config_from(args)) as watch:
+        watch.until_ready()
+        run_id = watch.engine.run_burst(args.preset, None, args.seed)
+
+        def over(events: list[Event]) -> bool:
+            for event in events:
                 if isinstance(event, BurstStarted):
                     sys.stderr.write(f"Running {event.preset} with {event.policy}, {event.count} requests\n")
                 if isinstance(event, BurstDone) and event.run_id == run_id:
-                    result = event.result
-            time.sleep(0.02)
+                    results.append(event.result)
+            return bool(results)
+
+        watch.until(over)
+    result = results[0]
     if not result:
         raise BackendError("The burst did not run: look at the lines above.")
     show(result, args.json)

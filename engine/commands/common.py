@@ -1,7 +1,8 @@
 """What the commands share: an engine that is closed in the end, progress on stderr, tables."""
 
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -9,9 +10,9 @@ from rich.table import Table
 
 from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.events import BackendState, BackendStatus, Event, Notice, SetupStep, Subscription
+from engine.events import BackendInfo, BackendState, BackendStatus, Event, Notice, SetupStep, Subscription
 
-STDERR = Console(stderr=True, highlight=False)
+STDERR = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
 class Progress:
@@ -36,14 +37,60 @@ class Progress:
             STDERR.print(f"{event.info.label}: {event.message}")
 
 
+class Watch:
+    """Waits on a started engine, showing progress and keeping what is known of its backends."""
+
+    def __init__(self, engine: Engine, events: Subscription) -> None:
+        self.engine = engine
+        self._events = events
+        self._progress = Progress()
+        self.statuses: dict[str, BackendStatus] = {}
+
+    def drain(self) -> list[Event]:
+        """New events, already shown. Raises the error that ended the engine."""
+        events = self._events.drain()
+        for event in events:
+            self._progress.show(event)
+            if isinstance(event, BackendStatus):
+                self.statuses[event.info.name] = event
+        if not events and self.engine.failure is not None:
+            raise self.engine.failure
+        return events
+
+    @property
+    def running(self) -> list[BackendInfo]:
+        """Backends that have not stopped, fastest first."""
+        alive = (s.info for s in self.statuses.values() if s.state is not BackendState.STOPPED)
+        return sorted(alive, key=lambda i: i.rank)
+
+    def until(self, over: Callable[[list[Event]], bool], pause_s: float = 0.02) -> None:
+        """Drain until `over`, which sees each batch of events once."""
+        while not over(self.drain()):
+            time.sleep(pause_s)
+
+    def until_ready(self) -> None:
+        self.until(lambda _: self.engine.ready.is_set())
+        self.engine.wait_ready()
+
+    def until_calibrated(self) -> None:
+        """Until every running backend has rates, step times and interference."""
+
+        def over(_: list[Event]) -> bool:
+            running = self.running
+            alone = len(running) == 1
+            return all(i.priced and (i.paired or i.emulated or alone) for i in running)
+
+        self.until(over)
+
+
 @contextmanager
-def running_engine(config: EngineConfig) -> Iterator[tuple[Engine, Subscription]]:
-    """A started engine and a subscription; closed whatever happens."""
+def running_engine(config: EngineConfig) -> Iterator[Watch]:
+    """A started engine, watched; closed whatever happens."""
     engine = Engine(config)
-    subscription = engine.subscribe(1_000_000)
+    watch = Watch(engine, engine.subscribe(1_000_000))
     engine.start()
     try:
-        yield engine, subscription
+        yield watch
     finally:
         engine.close()
 
@@ -56,7 +103,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
         table.add_column(column, justify="right" if numbers else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(cell_text(c) for c in row))
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 400)
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 400)
     with console.capture() as capture:
         console.print(table)
         if note:

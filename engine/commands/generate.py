@@ -3,11 +3,10 @@
 import argparse
 import json
 import sys
-import time
 from typing import Any
 
-from engine.commands.common import STDERR, Progress, running_engine
-from engine.events import BackendStatus, RequestDone, RequestRouted, TextOut
+from engine.commands.common import STDERR, running_engine
+from engine.events import Event, RequestDone, RequestRouted, TextOut
 from engine.ledger import rounded
 from engine.receipt import Receipt
 from engine.request import FinishReason, SamplingParams
@@ -67,30 +66,29 @@ def run(args: argparse.Namespace) -> int:
     messages = [{"role": "user", "content": prompt}]
     if args.system:
         messages.insert(0, {"role": "system", "content": args.system})
-    progress, labels = Progress(), dict[str, str]()
-    text, receipt = [], None
-    with running_engine(config_from(args)) as (engine, events):
-        while not engine.ready.wait(0.05):
-            for event in events.drain():
-                progress.show(event)
-        engine.wait_ready()
-        request_id = engine.submit_chat(messages, sampling, args.backend)
-        done: RequestDone | None = None
-        while done is None:
-            for event in events.drain():
+    text: list[str] = []
+    receipts: list[Receipt] = []
+    ended: list[RequestDone] = []
+    with running_engine(config_from(args)) as watch:
+        watch.until_ready()
+        request_id = watch.engine.submit_chat(messages, sampling, args.backend)
+
+        def over(events: list[Event]) -> bool:
+            for event in events:
                 if isinstance(event, TextOut) and event.request_id == request_id:
                     text.append(event.text)
                     if not args.json:
                         sys.stdout.write(event.text)
                         sys.stdout.flush()
                 elif isinstance(event, RequestRouted) and event.receipt.request_id == request_id:
-                    receipt = event.receipt
+                    receipts.append(event.receipt)
                 elif isinstance(event, RequestDone) and event.request_id == request_id:
-                    done = event
-                elif isinstance(event, BackendStatus):
-                    labels[event.info.name] = event.info.device_name
-                    progress.show(event)
-            time.sleep(0.01)
+                    ended.append(event)
+            return bool(ended)
+
+        watch.until(over, 0.01)
+        labels = {s.info.name: s.info.device_name for s in watch.statuses.values()}
+    done, receipt = ended[0], receipts[-1] if receipts else None
     if args.json:
         sys.stdout.write(json.dumps(_json(done, "".join(text), receipt), indent=1) + "\n")
     elif text:

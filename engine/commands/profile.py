@@ -1,23 +1,21 @@
-"""`offramp profile`: isolated rates of each backend (512 tokens in, 128 out), measured once per machine."""
+"""`offramp profile`: isolated rates and step times of each backend, measured once per machine."""
 
 import argparse
 import json
 import sys
-import time
 from typing import Any
 
-from engine.commands.common import Progress, print_table, running_engine
-from engine.engine import wait_calibrated
-from engine.events import BackendInfo, BackendState, BackendStatus
-from engine.profiling.profile import Rates
-from engine.profiling.store import forget_rates
+from engine.commands.common import print_table, running_engine
+from engine.events import BackendInfo
+from engine.profiling.profile import Profile, Rates, load_profile, profile_json
+from engine.profiling.store import forget_measured
 
 
 def add_parser(commands: Any) -> None:
     from engine.cli import add_engine_options
 
-    parser = commands.add_parser("profile", help="measure and show isolated rates", description=__doc__)
-    parser.add_argument("--again", action="store_true", help="measure again, though rates are kept")
+    parser = commands.add_parser("profile", help="measure and show rates and step times", description=__doc__)
+    parser.add_argument("--again", action="store_true", help="measure again what is already known")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_engine_options(parser)
     parser.set_defaults(run=run)
@@ -26,52 +24,60 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     from engine.cli import config_from
 
+    config = config_from(args)
     if args.again:
-        forget_rates()
-    progress = Progress()
-    infos: dict[str, BackendInfo] = {}
-    with running_engine(config_from(args)) as (engine, events):
-        calibration = engine.subscribe()
-        while not engine.ready.wait(0.05):
-            for event in events.drain():
-                progress.show(event)
-        engine.wait_ready()
-        sys.stderr.write("Measuring what is not known yet: some seconds a backend.\n")
-        wait_calibrated(engine, calibration)
-        time.sleep(0.1)
-        for event in events.drain():
-            progress.show(event)
-            if isinstance(event, BackendStatus) and event.state is not BackendState.STOPPED:
-                infos[event.info.name] = event.info
-    ranked = sorted(infos.values(), key=lambda i: i.rank)
+        forget_measured()
+    with running_engine(config) as watch:
+        watch.until_ready()
+        sys.stderr.write("Measuring what is not known yet, about a minute a backend; Ctrl+C stops.\n")
+        watch.until_calibrated()
+        infos = watch.running
+    profile = load_profile(args.emulate or "local")
     if args.json:
-        rows = [
-            {
-                "name": i.name,
-                "kind": i.kind,
-                "device": i.device_name,
-                "format": i.format,
-                "threads": i.threads,
-                "slots": i.slots,
-                "emulated": i.emulated,
-                "rates": {"prefill": i.prefill_rate, "decode": i.decode_rate},
-            }
-            for i in ranked
-        ]
-        sys.stdout.write(json.dumps({"backends": rows}, indent=1) + "\n")
+        fits = {i.name: i.step_error for i in infos}
+        sys.stdout.write(json.dumps({**profile_json(profile), "held_out_error": fits}, indent=1) + "\n")
         return 0
-    print_table(
-        "Isolated rates, 512 tokens in, 128 out" + (f" [EMULATED, {args.emulate}]" if args.emulate else ""),
-        ("backend", "device", "format", "threads", "prefill tok/s", "decode tok/s", "512 + 128 s"),
-        [
-            (i.name, i.device_name, i.format, i.threads, i.prefill_rate, i.decode_rate, isolated_s(i))
-            for i in ranked
-        ],
-    )
+    _show(profile, infos, args.emulate)
     return 0
 
 
-def isolated_s(info: BackendInfo) -> float | None:
-    if info.prefill_rate is None or info.decode_rate is None:
-        return None
-    return Rates(info.prefill_rate, info.decode_rate).isolated_s
+def _show(profile: Profile, infos: list[BackendInfo], emulated: str | None) -> None:
+    mark = f" [EMULATED, {emulated}]" if emulated else ""
+    rows: list[tuple[object, ...]] = []
+    for i in infos:
+        rates = Rates(i.prefill_rate or 0.0, i.decode_rate or 0.0)
+        rows.append(
+            (i.name, i.device_name, i.format, i.threads, rates.prefill, rates.decode, rates.isolated_s)
+        )
+    columns = ("backend", "device", "format", "threads", "prefill tok/s", "decode tok/s", "512 + 128 s")
+    print_table(f"Isolated rates, 512 tokens in, 128 out, alone{mark}", columns, rows)
+    rows = []
+    for i in infos:
+        m = profile.backend(i.name).steps
+        error = "n/a" if i.step_error is None else f"{i.step_error:.1%}"
+        rows.append(
+            (
+                i.name,
+                ", ".join(f"{n}: {a * 1e3:.2f}" for n, a in m.decode_s),
+                f"{m.context_s * 1e6:.2f}",
+                f"{m.prefill_s * 1e3:.3f}",
+                f"{m.attention_s * 1e9:.2f}",
+                f"{m.chunk_s * 1e3:.2f}",
+                f"{m.mixed_s * 1e3:.2f}",
+                f"{m.interference:.0%}",
+                error,
+            )
+        )
+    headings = (
+        "backend",
+        "A, ms a step at rows",
+        "c, us a context token",
+        "d, ms a prefill token",
+        "e, ns",
+        "chunk, ms",
+        "m, ms",
+        "chi",
+        "held-out error",
+    )
+    sys.stdout.write("\n")
+    print_table(f"Step-time model: T = A[n] + c K + d P + e C + chunk + m{mark}", headings, rows)

@@ -38,8 +38,11 @@ def kv_dtype(device: torch.device, activations: torch.dtype) -> torch.dtype:
     return activations
 
 
-def bucket(device: torch.device) -> Callable[[int], int]:
-    """How to round a shape up. Only Metal pays for every new one."""
+def bucket(device: torch.device) -> Callable[[int], int] | None:
+    """How to round a shape up: only Metal pays for every new one. None on a CPU, where rows of one token
+    are better computed one by one than as a padded table."""
+    if device.type == "cpu":
+        return None
     return mps.bucket if device.type == "mps" else _same
 
 

@@ -42,7 +42,7 @@ class StepPlan:
     positions: torch.Tensor  # int64 [tokens]
     places: torch.Tensor  # int64 [tokens], where the storage keeps each
     singles: list[tuple[int, Window]]  # (token within the step, context) of rows with one new token
-    table: Table | None  # replaces `singles` off the CPU
+    table: Table | None  # in their place, where rows are padded
     spans: list[Span]
     sampled: torch.Tensor  # int64 [sampling rows], their last tokens
 
@@ -52,8 +52,9 @@ def place(row: BatchRow, position: int) -> int:
     return row.blocks[position // BLOCK_TOKENS] * BLOCK_TOKENS + position % BLOCK_TOKENS
 
 
-def plan_step(batch: Batch, storage: KVStorage, bucket: Callable[[int], int]) -> StepPlan:
-    """Lay a batch out. `bucket` rounds a count up to one of few sizes (identity where shapes are free)."""
+def plan_step(batch: Batch, storage: KVStorage, bucket: Callable[[int], int] | None) -> StepPlan:
+    """Lay a batch out. With a `bucket`, rows of one token become a padded table, and the counts of tokens,
+    rows and blocks are rounded up by it; without, each such row reads its own part of the cache."""
     ids: list[int] = []
     positions: list[int] = []
     places: list[int] = []
@@ -70,19 +71,18 @@ def plan_step(batch: Batch, storage: KVStorage, bucket: Callable[[int], int]) ->
         places += (place(row, p) for p in range(row.start, row.context))
         if row.samples:
             sampled.append(len(ids) - 1)
-    padding = bucket(len(ids)) - len(ids)
+    padding = bucket(len(ids)) - len(ids) if bucket else 0
     ids += [0] * padding
     positions += [0] * padding
     places += [storage.scratch_token] * padding
-    on_cpu = storage.device.type == "cpu"
     # One transfer for all of them: each costs a synchronisation on some devices.
     ids_t, positions_t, places_t = torch.tensor([ids, positions, places]).to(storage.device).unbind(0)
     return StepPlan(
         ids_t,
         positions_t,
         places_t,
-        [(at, storage.window(row.blocks, row.context)) for at, row in singles] if on_cpu else [],
-        _table(singles, storage, bucket) if singles and not on_cpu else None,
+        [] if bucket else [(at, storage.window(row.blocks, row.context)) for at, row in singles],
+        _table(singles, storage, bucket) if bucket and singles else None,
         spans,
         torch.tensor(sampled, dtype=torch.int64).to(storage.device),
     )

@@ -3,9 +3,9 @@
 import threading
 
 from engine.clock import Clock
+from engine.execution.profile_runner import ProfileRunner
 from engine.profiling.profile import BackendProfile
 from engine.scheduling.batch import Batch
-from engine.execution.profile_runner import ProfileRunner
 
 # A step that follows within this time continues the work: its clock starts where the last step ended, so
 # that the loop's own fraction of a millisecond does not add up to a slower device than the profile's.

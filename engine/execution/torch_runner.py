@@ -1,7 +1,6 @@
 """A runner that computes with torch: one model, one KV cache, one device, one thread."""
 
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,7 +55,7 @@ class TorchRunner:
             self._storage = KVStorage(self.shape, spec.kv_blocks, dtype, self._device)
         self.weight_bytes = self._model.step_bytes
         self._sampler = Sampler(seed)
-        self._bucket: Callable[[int], int] = adapter.bucket(self._device)
+        self._bucket = adapter.bucket(self._device)
 
     @property
     def block_bytes(self) -> int:
@@ -66,8 +65,9 @@ class TorchRunner:
     def run(self, batch: Batch) -> list[int]:
         """Compute the batch; one id per row with `samples`, in row order, on the host when it returns."""
         rows = [row for row in batch.rows if row.samples]
+        logits = self.logits(batch)
         with torch.inference_mode():
-            return self._sampler.sample(self.logits(batch), rows)
+            return self._sampler.sample(logits, rows)
 
     def logits(self, batch: Batch, every_token: bool = False) -> torch.Tensor:
         """Compute the batch; float32 logits [rows with `samples`, vocab] on the device, or

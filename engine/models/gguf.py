@@ -5,6 +5,7 @@ The header is parsed by hand because the library's reader builds an object for e
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 
+import math
 import mmap
 import struct
 from dataclasses import dataclass
@@ -209,7 +210,7 @@ class GgufFile:
 
 def _byte_size(tensor: TensorInfo) -> int:
     block, size = GGML_QUANT_SIZES[GGMLQuantizationType(tensor.type_number)]
-    count = int(np.prod(tensor.shape, dtype=np.int64))
+    count = math.prod(tensor.shape)
     if not tensor.shape or tensor.shape[-1] % block:
         raise ValueError(f"the tensor {tensor.name} has a row that is no whole number of blocks")
     return count // int(block) * int(size)

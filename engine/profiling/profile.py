@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import ProfileError, UnknownNameError
+from engine.paths import cache_dir
 from engine.profiling.step_time import StepTimeModel
 
 
@@ -98,6 +99,41 @@ def parse_profile(data: dict[str, Any], where: str) -> Profile:
         raise ProfileError(f"{where} is not a readable profile ({error}): make it again.") from error
 
 
+def profile_json(profile: Profile) -> dict[str, Any]:
+    """The JSON form that `parse_profile` reads."""
+    backends = []
+    for b in profile.backends:
+        m = b.steps
+        backends.append(
+            {
+                "name": b.name,
+                "kind": b.kind,
+                "device_name": b.device_name,
+                "slots": b.slots,
+                "kv_blocks": b.kv_blocks,
+                "block_bytes": b.block_bytes,
+                "rates": {"prefill": b.rates.prefill, "decode": b.rates.decode},
+                "step": {
+                    "decode_s": {str(n): a for n, a in m.decode_s},
+                    "context_s": m.context_s,
+                    "prefill_s": m.prefill_s,
+                    "attention_s": m.attention_s,
+                    "mixed_s": m.mixed_s,
+                    "chunk_s": m.chunk_s,
+                    "interference": m.interference,
+                },
+                "assumed": list(b.assumed),
+            }
+        )
+    head = {"format": "offramp-profile", "version": 1, "name": profile.name, "title": profile.title}
+    return {**head, "source": profile.source, "backends": backends}
+
+
+def local_profile_path() -> Path:
+    """Where the calibration of this machine lies as a profile."""
+    return cache_dir() / "measured" / "local.profile"
+
+
 def published_profiles() -> list[str]:
     """Names of the profiles that ship with Offramp."""
     folder = resources.files("engine.profiling") / "published"
@@ -105,16 +141,18 @@ def published_profiles() -> list[str]:
 
 
 def load_profile(name: str) -> Profile:
-    """A published profile by name, or any profile file by path."""
+    """A published profile by name, "local" for this machine's calibration, or a profile file by path."""
     if name in published_profiles():
         text = (resources.files("engine.profiling") / "published" / f"{name}.json").read_text("utf-8")
         return parse_profile(json.loads(text), name)
-    path = Path(name)
-    if path.suffix == ".json":
+    path = local_profile_path() if name == "local" else Path(name)
+    if name == "local" and not path.is_file():
+        raise ProfileError("This machine has not been calibrated yet: run `offramp profile` first.")
+    if name == "local" or path.suffix == ".json":
         try:
             return parse_profile(json.loads(path.read_text("utf-8")), str(path))
         except OSError as error:
             raise ProfileError(f"{path} cannot be read ({error.strerror}): check the path.") from error
         except ValueError as error:
             raise ProfileError(f"{path} is not JSON ({error}): make the profile again.") from error
-    raise UnknownNameError("profile", name, published_profiles())
+    raise UnknownNameError("profile", name, [*published_profiles(), "local"])

@@ -180,7 +180,8 @@ class Scheduler:
         for i in self._policy.order_waiting(self._waiting):
             w = self._waiting[i]
             prompt = w.request.prompt_tokens
-            if w.match_at != self.kv.index.removals:  # else no estimate can have gone stale
+            # Without a removal no estimate can have gone stale; a stale one may have become true again.
+            if w.match_at != self.kv.index.removals or w.match < w.estimate:
                 w.match, w.match_at = self.kv.match_tokens(w.chain), self.kv.index.removals
             now = w.match if w.match < w.estimate else w.estimate
             requests.append(
