@@ -60,6 +60,20 @@ def _number(data: dict[str, Any], key: str, where: str) -> float:
     return float(value)
 
 
+def _whole(data: dict[str, Any], key: str, least: int, most: int, where: str) -> int:
+    value = data.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ProfileError(f"{where}: '{key}' is {value!r}: give a whole number from {least} to {most:,}.")
+    return value
+
+
+def _text(data: dict[str, Any], key: str, where: str) -> str:
+    value = data[key]
+    if not isinstance(value, str) or not value.strip():
+        raise ProfileError(f"{where}: '{key}' is {value!r}: give it a text.")
+    return value
+
+
 def parse_profile(data: dict[str, Any], where: str) -> Profile:
     """Build a profile from parsed JSON; `where` names the file in error messages."""
     try:
@@ -68,7 +82,7 @@ def parse_profile(data: dict[str, Any], where: str) -> Profile:
         backends = []
         for item in data["backends"]:
             steps = item["step"]
-            table = {int(n): float(s) for n, s in steps["decode_s"].items()}
+            table = {int(n): _number(steps["decode_s"], n, where) for n in steps["decode_s"]}
             model = StepTimeModel(
                 decode_s=tuple(sorted(table.items())),
                 context_s=_number(steps, "context_s", where),
@@ -83,18 +97,24 @@ def parse_profile(data: dict[str, Any], where: str) -> Profile:
                 raise ProfileError(f"{where}: rates must be above 0 and decode_s must start at 1 row.")
             backends.append(
                 BackendProfile(
-                    item["name"],
-                    item["kind"],
-                    item["device_name"],
-                    int(item["slots"]),
-                    int(item["kv_blocks"]),
-                    int(item["block_bytes"]),
+                    _text(item, "name", where),
+                    _text(item, "kind", where),
+                    _text(item, "device_name", where),
+                    _whole(item, "slots", 1, 256, where),
+                    _whole(item, "kv_blocks", 2, 1_000_000, where),
+                    _whole(item, "block_bytes", 0, 10**12, where),
                     rates,
                     model,
                     tuple(item.get("assumed", ())),
                 )
             )
-        return Profile(data["name"], data["title"], data["source"], tuple(backends))
+        names = [b.name for b in backends]
+        if not names or len(set(names)) < len(names) or any(b.kind not in ("cpu", "gpu") for b in backends):
+            raise ProfileError(
+                f"{where}: give at least one backend, each of kind cpu or gpu with its own name."
+            )
+        title, source = _text(data, "title", where), _text(data, "source", where)
+        return Profile(_text(data, "name", where), title, source, tuple(backends))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ProfileError(f"{where} is not a readable profile ({error}): make it again.") from error
 
