@@ -9,7 +9,7 @@ from PySide6.QtGui import QBrush, QColor, QPainter
 from app.panels.painting import CENTRE, LEFT, draw_text, hair, half, tick_text, ticks, width_of
 from app.series.board import RequestRow
 from app.series.decision import margin
-from app.series.terms import Term, terms, total_s
+from app.series.terms import PRICE_POLICY, Term, terms, total_s
 from app.series.words import figure, seconds
 from app.theme import Theme, font
 from app.widgets.marks import hatch_brush, paint_mark
@@ -199,7 +199,7 @@ class BarPage:
     def _gap(self, y: float, s_per_px: float, bars: Sequence[QRectF]) -> QRectF:
         """The difference of two bars, measured below the axis; returns where its figure stands."""
         gap = margin(self.facts.receipt)
-        if gap is None or gap[0] <= 0 or len(bars) != 2 or self.facts.receipt.unit != "s":
+        if gap is None or gap[0] <= 0 or len(bars) != 2 or self.facts.receipt.policy != PRICE_POLICY:
             return QRectF()
         low, high = sorted(bar.right() for bar in bars)
         text = seconds((high - low) * s_per_px, 3)

@@ -19,6 +19,7 @@ from app.series.decision import ARROW, Sentence, article, decide, receipt_senten
 from app.series.rows import e2e_s, error_percent, predicted_s
 from app.series.terms import (
     NAMES,
+    PRICE_POLICY,
     deciding,
     later_company,
     rates,
@@ -129,7 +130,7 @@ class Page(BarPage):
             self._cells(name, cells, columns, bold=kind == winner,
                         note="the term that decides" if kind == winner else "")  # fmt: skip
         self._line(self.y)
-        priced = receipt.policy == "isolated-rates"
+        priced = receipt.policy == PRICE_POLICY
         totals = [("", figure(total_s(c), 3)) for c in shown]
         inks = [self.ink(c.backend) for c in shown]
         self._cells("Score" if priced else "Price at isolated rates", totals, columns, bold=True, inks=inks)

@@ -78,7 +78,8 @@ def crossing_lines(crossing: Crossing, receipt: Receipt, labels: Mapping[str, st
     """Why the lines cross, in one to three short lines after the words "The lines cross"."""
     higher, lower = receipt.candidate(crossing.higher), receipt.candidate(crossing.lower)
     top, low = labels.get(crossing.higher, crossing.higher), labels.get(crossing.lower, crossing.lower)
-    if higher is None or lower is None or unit(receipt) != "s" or not higher.decode_rate:
+    priced = receipt.policy == "isolated-rates" or not own_scores(receipt)
+    if higher is None or lower is None or not priced or not higher.decode_rate:
         return [f"{low} is now the lower one"]
     company = f"{higher.active} active and {higher.queued} queued on the {top}:"
     if not higher.active + higher.queued:

@@ -9,6 +9,7 @@ from app.series.rows import e2e_s, error_percent, predicted_s
 from app.series.words import figure, seconds
 from engine.receipt import Candidate, Receipt
 
+PRICE_POLICY = "isolated-rates"  # the policy whose score is the sum of these terms
 NAMES = {
     "prefill": "Prefill, queued and own",
     "active": "Decode, active",
@@ -44,9 +45,9 @@ def total_s(candidate: Candidate) -> float | None:
 
 
 def deciding(receipt: Receipt) -> str | None:
-    """The term that counts most against the best rejected candidate; None if prices did not decide."""
+    """The term that counts most against the best rejected candidate; None if these prices did not decide."""
     chosen, other = receipt.candidate(receipt.chosen), rejected(receipt)
-    if chosen is None or other is None or receipt.unit != "s":
+    if chosen is None or other is None or receipt.policy != PRICE_POLICY:
         return None
     mine, its = total_s(chosen), total_s(other)
     if mine is None or its is None or its < mine:

@@ -1,5 +1,7 @@
 """The sentences, golden for requests 7 and 8, and one for every kind of policy."""
 
+from dataclasses import replace
+
 import pytest
 from scenes import (
     CPU,
@@ -77,6 +79,14 @@ def test_golden_terms():
     assert without_deciding(REQUEST_8, LABELS) == "With no active decode the GPU would have won by 1.34 s."
     assert rates(REQUEST_8, LABELS) == "Rates: CPU 73 tok/s in, 45 out; GPU 2,551 in, 293 out."
     assert deciding(REQUEST_7) == "own"
+
+
+def test_only_the_policy_that_adds_the_terms_up_names_one():
+    other = replace(REQUEST_8, policy="total-delay")
+    assert deciding(other) is None and without_deciding(other, LABELS) == ""
+    points = two_arrivals()
+    crossing = last_crossing(points)
+    assert crossing_lines(crossing, other, LABELS) == ["CPU is now the lower one"]
 
 
 def test_both_idle_and_both_busy():
