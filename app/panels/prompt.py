@@ -15,6 +15,7 @@ from app.widgets.panel import PADDING, Panel
 from app.widgets.popover import Popover
 from app.widgets.transcript import Exchange, Transcript
 from engine.errors import EngineError
+from engine.events import SetupStep
 from engine.request import FinishReason, RequestId, RequestState, SamplingParams
 
 STREAM_MS = 40
@@ -159,8 +160,8 @@ class PromptPanel(Panel):
     def refresh(self, topics: set[str], now_s: float) -> None:
         ready, failure = self.board.ready, self.board.failure
         self.title_label.setText("Prompt" if ready else "Not ready" if failure else "Getting ready")
-        steps = "" if ready or failure else self.getting_ready.summary(self.board.setup)
-        self.phrase_label.set_full_text(steps)
+        steps = self._steps()
+        self.phrase_label.set_full_text("" if ready or failure else self.getting_ready.summary(steps))
         for button in (self.system_button, self.new_button):
             button.setVisible(ready)
         self.title_row.setContentsMargins(PADDING, 0, 8 if ready else PADDING, 0)
@@ -169,11 +170,21 @@ class PromptPanel(Panel):
         self._pages.setCurrentIndex(1 if ready else 0)
         self.composer.set_ready(ready and not failure)
         if not ready:
-            self.getting_ready.show_steps(self.board.setup)
+            self.getting_ready.show_steps(steps)
         if failure:
             self._finish_live()
         if "text" in topics:
             self._take_late_text()
+
+    def _steps(self) -> dict[str, SetupStep]:
+        """The engine's steps, after those that come before it can say anything."""
+        begun = bool(self.board.setup or self.board.failure)
+        start = SetupStep("start", "Start the engine", state="done" if begun else "running")
+        return {
+            "window": SetupStep("window", "Open the window", state="done"),
+            "start": start,
+            **self.board.setup,
+        }
 
     def _pump(self) -> None:
         """Every 40 ms while a reply streams: new text, a signature that knows more, the end."""

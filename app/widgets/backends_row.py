@@ -36,9 +36,10 @@ class BackendsRow(QSplitter):
         panel = Panel(self._board, self._themes)
         panel.add_title("Backends", "", height=40, top=0)
         row = QHBoxLayout()
-        row.setContentsMargins(PADDING, 8, PADDING, PADDING)
+        row.setContentsMargins(PADDING, 16, PADDING, PADDING)
         top = Qt.AlignmentFlag.AlignTop
         row.addWidget(SlotsGhost(self._themes), 0, top)
+        row.addSpacing(16)
         words = "Each backend shows its slots, its queue and its KV map here once the engine has started."
         label = make_label(words, tone="muted")
         label.setWordWrap(True)

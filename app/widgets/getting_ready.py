@@ -1,7 +1,7 @@
 """What the engine does before the first prompt: one line a step, with its progress."""
 
 from PySide6.QtCore import QRect, QSize, Qt
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from app.theme import ThemeHolder, font
@@ -32,7 +32,19 @@ class StepLine(QWidget):
         return self.step.state == "running" and self.step.done is not None and bool(self.step.total)
 
     def sizeHint(self) -> QSize:
-        return QSize(240, 16 + (16 if self.step.detail else 0) + (36 if self._has_bar() else 0) + 16)
+        return QSize(240, 16 + self._detail_height() + (36 if self._has_bar() else 0) + 16)
+
+    def _detail_height(self) -> int:
+        """One line; as many as it takes where something failed, since that says what to do."""
+        if not self.step.detail or self.step.state != "failed":
+            return 16 if self.step.detail else 0
+        room = QRect(0, 0, max(120, self.width() - TEXT_X), 1_000)
+        metrics = QFontMetrics(font("label"))
+        return metrics.boundingRect(room, Qt.TextFlag.TextWordWrap, self.step.detail).height() + 4
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.setFixedHeight(self.sizeHint().height())
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter, theme, step = QPainter(self), self._themes.current, self.step
@@ -45,8 +57,13 @@ class StepLine(QWidget):
         painter.drawPixmap(0, 0, pixmap(name, colour, 16, self.devicePixelRatioF()))
         room = self.width() - TEXT_X
         self._line(painter, 0, step.title, theme.muted if step.state == "waiting" else theme.text, room)
-        if step.detail:
-            self._line(painter, 16, step.detail, theme.error if step.state == "failed" else theme.muted, room)
+        if step.state == "failed" and step.detail:
+            painter.setFont(font("label"))
+            painter.setPen(theme.error)
+            box = QRect(TEXT_X, 18, room, self._detail_height())
+            painter.drawText(box, Qt.TextFlag.TextWordWrap, step.detail)
+        elif step.detail:
+            self._line(painter, 16, step.detail, theme.muted, room)
         if self._has_bar():
             top, share = 36, max(0.0, min(1.0, step.done / step.total))
             painter.fillRect(QRect(TEXT_X, top, room, 8), theme.track)
