@@ -1,0 +1,81 @@
+"""For every test: an offscreen screen, settings of its own, reproducible random tests, and no leaks."""
+
+import gc
+import multiprocessing
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+# The user's settings and logs stay out of it. Models and tokenizers are shared: they are only read.
+_OWN = Path(tempfile.mkdtemp(prefix="offramp-tests-"))
+os.environ["OFFRAMP_CONFIG_DIR"] = str(_OWN / "config")
+os.environ["OFFRAMP_LOG_DIR"] = str(_OWN / "log")
+
+settings.register_profile(
+    "offramp",
+    derandomize=True,
+    deadline=None,
+    max_examples=50,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("offramp")
+
+_GRACE_S = 2.0  # what stops by itself may take this long
+
+
+@pytest.fixture(autouse=True)
+def no_leaks() -> Iterator[None]:
+    """Fail the test that leaves a thread, a child process or a running timer behind, and name it."""
+    threads, children, timers = set(threading.enumerate()), set(_children()), _timers()
+    yield
+    leaks = {
+        "thread": lambda: [t for t in threading.enumerate() if t not in threads and not t.daemon],
+        "process": lambda: [p for p in _children() if p not in children],
+        "timer": lambda: _new(_timers(), timers),
+    }
+    found = [f"{kind} {leak!r}" for kind, look in leaks.items() for leak in _after_grace(look)]
+    if found:
+        pytest.fail("left behind: " + ", ".join(found), pytrace=False)
+
+
+def _after_grace(look: Callable[[], list[object]]) -> list[object]:
+    end_s = time.monotonic() + _GRACE_S
+    while (found := look()) and time.monotonic() < end_s:
+        gc.collect()
+        time.sleep(0.02)
+    return found
+
+
+def _children() -> list[multiprocessing.process.BaseProcess]:
+    return multiprocessing.active_children()
+
+
+def _timers() -> dict[int, str]:
+    """Active QTimers inside top-level widgets, by address; {} where Qt was never started."""
+    widgets = sys.modules.get("PySide6.QtWidgets")
+    if widgets is None or widgets.QApplication.instance() is None:
+        return {}
+    from PySide6.QtCore import QCoreApplication, QEvent, QTimer
+    from shiboken6 import getCppPointer
+
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)  # widgets closed by the test
+    found = {}
+    for window in widgets.QApplication.topLevelWidgets():
+        for timer in window.findChildren(QTimer):
+            if timer.isActive():
+                name = timer.objectName() or type(timer.parent()).__name__
+                found[getCppPointer(timer)[0]] = f"{name} in {type(window).__name__}"
+    return found
+
+
+def _new(now: dict[int, str], before: dict[int, str]) -> list[object]:
+    return [name for address, name in now.items() if address not in before]
