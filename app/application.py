@@ -1,5 +1,6 @@
 """From parsed options to a running window: paint first, then import and start the engine."""
 
+import gc
 import signal
 import sys
 import tempfile
@@ -75,6 +76,8 @@ def _start_engine(window: MainWindow, args: Namespace) -> None:
         return Engine(config_from(args))
 
     window.bridge.start(make_engine)
+    # What is alive now stays: full collections need not walk it again and hold the window up.
+    gc.freeze()
     presets = _preset_names()
     saved = window.settings.choice("preset")
     preset = args.preset or (saved if saved in presets else presets[0])

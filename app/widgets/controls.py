@@ -5,7 +5,7 @@ from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QPushButton, QWidget
 
 from app.theme import ThemeHolder, font
-from app.widgets.icons import icon
+from app.widgets.icons import icon, pixmap
 
 HEIGHT = 32
 RING_GAP = 2
@@ -86,8 +86,9 @@ class LabelledCombo(QComboBox):
 
     def set_note(self, note: str) -> None:
         """What to show while there is nothing to choose, such as "Getting ready…"."""
-        self._note = note
-        self.update()
+        if note != self._note:
+            self._note = note
+            self.update()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         theme = self._themes.current
@@ -114,9 +115,11 @@ class LabelledCombo(QComboBox):
         room = self.width() - left - 28
         shown = painter.fontMetrics().elidedText(value, Qt.TextElideMode.ElideRight, room)
         painter.drawText(QRect(left, 0, room, self.height()), flags, shown)
-        self.setToolTip(f"{self._name}: {value}")
-        chevron = icon("chevron", theme.muted if self.isEnabled() else theme.disabled)
-        chevron.paint(painter, QRect(self.width() - 25, (self.height() - 16) // 2, 16, 16))
+        if self.toolTip() != f"{self._name}: {value}":
+            self.setToolTip(f"{self._name}: {value}")
+        ink = theme.muted if self.isEnabled() else theme.disabled
+        chevron = pixmap("chevron", ink, 16, self.devicePixelRatioF())
+        painter.drawPixmap(self.width() - 25, (self.height() - 16) // 2, chevron)
 
     def enterEvent(self, event: QEvent) -> None:
         super().enterEvent(event)
@@ -144,7 +147,10 @@ class EmulatedMark(QLabel):
     def set_detail(self, detail: str, short: bool = False) -> None:
         """`detail` says which machine's timings; `short` leaves only the word."""
         shown = f"&nbsp;&nbsp;{detail}" if detail and not short else ""
-        self.setText(f'<span style="font-weight:600">EMULATED</span>{shown}')
+        text = f'<span style="font-weight:600">EMULATED</span>{shown}'
+        if text == self.text():
+            return
+        self.setText(text)
         self.setAccessibleName(f"Emulated: {detail}" if detail else "Emulated")
         self.setToolTip(f"Emulated: {detail}" if detail else "Emulated")
 

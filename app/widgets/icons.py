@@ -18,10 +18,15 @@ def _source(name: str) -> str:
 
 def pixmap(name: str, colour: QColor, size: int = 16, dpr: float = 1.0) -> QPixmap:
     """The icon as a pixmap of `size` logical pixels."""
+    return _drawn(name, colour.name(), size, dpr)
+
+
+@lru_cache(maxsize=256)
+def _drawn(name: str, colour: str, size: int, dpr: float) -> QPixmap:
     out = QPixmap(round(size * dpr), round(size * dpr))
     out.setDevicePixelRatio(dpr)
     out.fill(Qt.GlobalColor.transparent)
-    data = _source(name).replace("currentColor", colour.name())
+    data = _source(name).replace("currentColor", colour)
     painter = QPainter(out)
     QSvgRenderer(QByteArray(data.encode())).render(painter, QRectF(0, 0, size, size))
     painter.end()
