@@ -10,6 +10,7 @@ from engine.config import BackendSpec
 from engine.devices import adapter
 from engine.errors import BackendError, ConfigError
 from engine.execution.attention import plan_step
+from engine.execution.bakeoff import fastest_format
 from engine.execution.linear import LINEAR_FORMATS
 from engine.execution.sampler import Sampler
 from engine.execution.transformer import Progress, Transformer
@@ -106,7 +107,7 @@ def choose_format(spec: BackendSpec, weights: Weights) -> str:
     """The linear format that a backend uses. Raises `ConfigError` for one its device cannot run."""
     kind = spec.device.partition(":")[0]
     if spec.format == "auto":
-        return "bf16"
+        return fastest_format(weights, spec.threads) if kind == "cpu" else "bf16"
     form = LINEAR_FORMATS.get(spec.format)
     if form is None or kind not in form.devices:
         known = [name for name, f in LINEAR_FORMATS.items() if kind in f.devices]
