@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from engine.backend import DropUnowned
+from engine.errors import EngineError
 from engine.events import BurstDone, BurstStarted, Notice
 from engine.ledger import result_json
 from engine.request import Request, RequestId, SamplingParams
@@ -13,6 +14,9 @@ from engine.workloads.presets import Workload, make_workload
 
 if TYPE_CHECKING:
     from engine.core import Core
+
+
+_ONE_TOKEN = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=1, ignore_eos=True)
 
 
 class Phase(StrEnum):
@@ -48,21 +52,28 @@ class BurstRunner:
     def start(self, burst: Burst, policy: str | None) -> None:
         """Queue a burst; it begins when chats have ended and calibration is done.
 
-        Raises `EngineError` for an unknown preset or policy.
+        An unknown policy or a cache that cannot hold the seeding ends it at once, with a notice.
         """
         core = self._core
         if self.burst is not None:
             core.publish(Notice("warning", "A burst is running: stop it first, or wait for its end."))
             core.publish(BurstDone(burst.run_id, True, {}))
             return
-        if policy is not None:
-            core.router.set_policy(policy)
+        codec = core.conversations.codec
+        try:
+            if policy is not None:
+                core.router.set_policy(policy)
+            burst.workload = make_workload(
+                burst.preset, lambda text: codec.encode(text, add_special=False), burst.seed
+            )
+            for prompt in burst.workload.seeding:
+                core.fitted(Request(RequestId(0), prompt, _ONE_TOKEN, 0.0))
+        except EngineError as error:
+            core.publish(Notice("error", str(error)))
+            core.publish(BurstDone(burst.run_id, True, {}))
+            return
         burst.policy = core.router.policy
         core.calibrator.pause_unless_needed(burst.policy)
-        codec = core.conversations.codec
-        burst.workload = make_workload(
-            burst.preset, lambda text: codec.encode(text, add_special=False), burst.seed
-        )
         self.burst = burst
 
     @property
@@ -102,11 +113,10 @@ class BurstRunner:
     def _seed(self, burst: Burst) -> None:
         assert burst.workload is not None
         burst.phase = Phase.SEEDING
-        once = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=1, ignore_eos=True)
         for name in self._core.router.alive():
             self._core.supervisor.send(name, DropUnowned())
             for prompt in burst.workload.seeding:
-                burst.seeding.add(self._core.internal(name, prompt, once))
+                burst.seeding.add(self._core.internal(name, prompt, _ONE_TOKEN))
 
     def _run(self, burst: Burst) -> None:
         assert burst.workload is not None

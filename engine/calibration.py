@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from filelock import FileLock, Timeout
 
 from engine.backend import Cancel, DropUnowned
+from engine.errors import PromptError
 from engine.events import BackendState, Notice, SetupStep, StepReport
 from engine.ledger import Entry
 from engine.paths import cache_dir, make_folder
@@ -26,7 +27,7 @@ from engine.profiling.points import (
 )
 from engine.profiling.profile import Rates
 from engine.profiling.store import Measured, MeasuredKey, load_measured, save_measured
-from engine.request import BackendName, RequestId
+from engine.request import BackendName, Request, RequestId
 from engine.routing.policies import BATCHED_POLICIES
 from engine.supervisor import Unit
 
@@ -149,14 +150,15 @@ class Calibrator:
         stage = self._stages[0]
         if stage.open or not self._locked():
             return
-        if not stage.total:
-            self._begin(stage)
+        if not stage.total and not self._begin(stage):
+            return
         if stage.points:
             self._run_point(stage)
         else:
             self._finish(stage)
 
-    def _begin(self, stage: Stage) -> None:
+    def _begin(self, stage: Stage) -> bool:
+        """Plan its points; False when they cannot run here: the stage is then given up."""
         supervisor = self._core.supervisor
         unit = supervisor.units[stage.names[0]]
         spec, seed = unit.plan.spec, 1000 * self._rounds
@@ -169,10 +171,26 @@ class Calibrator:
         else:
             slots = min(supervisor.units[n].plan.spec.slots for n in stage.names)
             stage.points = [pair_point(self._vocabulary, slots, seed)]
+        if not all(self._fits(prompt, p) for p in stage.points for prompt in p.prompts):
+            self._stages.pop(0)
+            if not self._stages:
+                self._release()
+            what, who = _SAYS[stage.kind], ", ".join(supervisor.units[n].info.label for n in stage.names)
+            words = f"Not measured on {who} ({what}): the context or the KV pool is too small for it."
+            self._core.publish(Notice("warning", words))
+            return False
         stage.total = len(stage.points)
         for name in stage.names:
             supervisor.set_state(name, BackendState.CALIBRATING, _SAYS[stage.kind])
         self._tell(stage, "running")
+        return True
+
+    def _fits(self, prompt: tuple[int, ...], point: Point) -> bool:
+        request = Request(RequestId(0), prompt, point.sampling, 0.0)
+        try:
+            return not self._core.fitted(request).context_cut
+        except PromptError:
+            return False
 
     def _run_point(self, stage: Stage) -> None:
         point = stage.points.pop(0)

@@ -30,7 +30,7 @@ def emulated_specs(profile: Profile, options: BackendOptions) -> tuple[BackendSp
     """Backends that only wait, as a profile says."""
     names = [b.name for b in profile.backends]
     options.check_slot_names(names)
-    return tuple(
+    specs = tuple(
         BackendSpec(
             BackendName(b.name),
             b.kind,
@@ -42,6 +42,9 @@ def emulated_specs(profile: Profile, options: BackendOptions) -> tuple[BackendSp
         )
         for b in profile.backends
     )
+    for spec in specs:
+        spec.validate()
+    return specs
 
 
 def choose_backends(

@@ -73,7 +73,7 @@ class BackendOptions:
         chosen = default
         for part in self.slots.split(","):
             key, _, value = part.rpartition("=")
-            if not value.strip().isdigit() or not 1 <= int(value) <= 256:
+            if not value.strip().isdecimal() or not 1 <= int(value) <= 256:
                 raise ConfigError(
                     f"--slots {self.slots} is unclear: use a number from 1 to 256, or gpu=1,cpu=4."
                 )

@@ -26,12 +26,20 @@ from engine.events import (
     StepReport,
     TextOut,
 )
-from engine.kv.manager import blocks_for
+from engine.kv.manager import check_pool
 from engine.ledger import Entry, Ledger
 from engine.profiling.profile import BackendProfile
 from engine.profiling.store import Measured, save_local
 from engine.replies import Codec, Conversations, Reply
-from engine.request import BackendName, FinishReason, Request, RequestId, RequestState, SamplingParams
+from engine.request import (
+    GREEDY,
+    BackendName,
+    FinishReason,
+    Request,
+    RequestId,
+    RequestState,
+    SamplingParams,
+)
 from engine.routing.router import Pace, Router
 from engine.supervisor import Supervisor, Unit
 from engine.text import Message
@@ -70,7 +78,7 @@ class Core:
         self._typed = 0
         self._measured: dict[BackendName, Measured] = {}
         self._open: set[RequestId] = set()  # requests of the user that have not ended
-        self._held: list[Callable[[], None]] = []  # prompts typed before any backend had loaded
+        self._held: dict[RequestId, Callable[[], None]] = {}  # prompts typed before any backend had loaded
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._timer_ids = count()
         self.calibrator = Calibrator(self, vocabulary)
@@ -110,8 +118,10 @@ class Core:
             return
         busy = bool(self._open or self._held)
         # A burst that waits keeps calibration from beginning what the burst does not need.
+        # One that runs keeps it away altogether, also while no request of it is open.
         waiting = self.bursts.waiting
-        self.calibrator.advance(busy or (waiting is not None and not self.calibrator.blocks(waiting.policy)))
+        needed = waiting is not None and self.calibrator.blocks(waiting.policy)
+        self.calibrator.advance(busy or (self.bursts.burst is not None and not needed))
         self.bursts.advance(busy)
 
     # --- backends -------------------------------------------------------------------------------------
@@ -124,8 +134,8 @@ class Core:
             self.set_measured(name, Measured(unit.profile.rates, unit.profile.steps))
         else:
             self.calibrator.loaded(name)
-        held, self._held = self._held, []
-        for go in held:
+        held, self._held = self._held, {}
+        for go in held.values():
             go()
 
     def set_measured(self, name: BackendName, measured: Measured) -> None:
@@ -193,7 +203,8 @@ class Core:
                 self._route(entry, now, moved_from=name)
                 moved.append(entry.number)
         if not self.router.alive() and not self.loading:
-            self._held = []
+            for request_id in list(self._held):
+                self._drop_held(request_id, FinishReason.ERROR, f"No backend could start: {why}")
         words = [why]
         if any(ended):
             words.append(f"{_numbers([n for n in ended if n])} ended with error.")
@@ -229,10 +240,12 @@ class Core:
                 text, stopped = reply.push(token)
                 if text:
                     self.publish(TextOut(request_id, text))
-                if stopped:
-                    entry = self.ledger.entries[request_id]
+                entry = self.ledger.entries[request_id]
+                if stopped and entry.reason is None:
                     self.supervisor.send(entry.backend, Cancel(request_id))
                     self._close(entry, FinishReason.STOP)
+                elif stopped:  # complete with the very last token: it ends below
+                    entry.reason = FinishReason.STOP
         for entry in ended:
             self._ended(entry)
 
@@ -247,7 +260,7 @@ class Core:
     ) -> None:
         """A typed prompt. What is wrong with it comes back as the reply's error."""
         if not self.router.alive() and self.loading:
-            self._held.append(lambda: self.chat(request_id, messages, sampling, only))
+            self._held[request_id] = lambda: self.chat(request_id, messages, sampling, only)
             return
         self._typed += 1
         self.calibrator.pause()
@@ -270,18 +283,26 @@ class Core:
         only: BackendName | None = None,
         refused: str = "",
     ) -> None:
-        pool = min(u.plan.spec.kv_blocks for u in self.supervisor.units.values())
         if not refused:
             try:
-                request = request.fitted(self.config.context_tokens)
-                need = blocks_for(request.prompt_tokens + request.sampling.max_new_tokens)
-                if need > pool:
-                    raise PromptError(
-                        f"The request needs {need:,} KV blocks and the pool holds {pool:,}: "
-                        "shorten it or give the backends a larger KV pool."
-                    )
+                request = self.fitted(request)
             except PromptError as error:
                 refused = str(error)
+        entry = self._enter(request, number, run_id)
+        if refused:
+            self._close(entry, FinishReason.ERROR, refused)
+        elif not self.router.alive():
+            self._close(entry, FinishReason.ERROR, "No backend is running: restart one.")
+        else:
+            self._route(entry, self.clock.now_s(), only=only)
+
+    def fitted(self, request: Request) -> Request:
+        """`Request.fitted` to the context; raises `PromptError` as well where the pool is too small."""
+        request = request.fitted(self.config.context_tokens)
+        check_pool(request, min(u.plan.spec.kv_blocks for u in self.supervisor.units.values()))
+        return request
+
+    def _enter(self, request: Request, number: int, run_id: str | None) -> Entry:
         entry = self.ledger.open(request, number, run_id)
         self._open.add(request.id)
         self.publish(
@@ -294,12 +315,14 @@ class Core:
                 request.arrival_s,
             )
         )
-        if refused:
-            self._close(entry, FinishReason.ERROR, refused)
-        elif not self.router.alive():
-            self._close(entry, FinishReason.ERROR, "No backend is running: restart one.")
-        else:
-            self._route(entry, self.clock.now_s(), only=only)
+        return entry
+
+    def _drop_held(self, request_id: RequestId, reason: FinishReason, message: str = "") -> None:
+        """A prompt that waited for the first backend ends before it was tokenised."""
+        del self._held[request_id]
+        self._typed += 1
+        request = Request(request_id, (), GREEDY, self.clock.now_s())
+        self._close(self._enter(request, self._typed, None), reason, message)
 
     def _route(
         self,
@@ -316,6 +339,9 @@ class Core:
         self.supervisor.send(receipt.chosen, Submit(entry.request, estimate))
 
     def cancel(self, request_id: RequestId) -> None:
+        if request_id in self._held:
+            self._drop_held(request_id, FinishReason.ABORT)
+            return
         entry = self.ledger.entries.get(request_id)
         if entry is not None and entry.state is not RequestState.FINISHED:
             self.supervisor.send(entry.backend, Cancel(request_id))
@@ -324,8 +350,8 @@ class Core:
 
     def cancel_all(self) -> None:
         """Stop the burst and every request of the user."""
-        self._timers, self._held = [], []
-        for request_id in sorted(self._open):
+        self._timers = []
+        for request_id in sorted(self._open | set(self._held)):
             self.cancel(request_id)
         self.bursts.abort()
 

@@ -115,6 +115,9 @@ class Engine:
         return policy_names(self._names)
 
     def restart_backend(self, name: str) -> None:
+        """Start a stopped or stalled backend anew. Raises `UnknownNameError`."""
+        if name not in self._names:
+            raise UnknownNameError("backend", name, self._names)
         self._post(lambda core: core.restart(BackendName(name)))
 
     def recalibrate(self) -> None:

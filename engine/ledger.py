@@ -75,11 +75,12 @@ class Ledger:
     def apply(self, report: StepReport) -> list[Entry]:
         """Book one step; returns the entries that ended with it."""
         for admission in report.admitted:
-            if entry := self.entries.get(admission.request_id):
+            # A request that was cancelled meanwhile has ended, whatever its backend still did with it.
+            if entry := self._unfinished(admission.request_id):
                 entry.admitted_s, entry.cached_tokens = admission.time_s, admission.cached_tokens
                 entry.state, entry.started = RequestState.PREFILL, True
         for request_id, cached in report.cache_hits:
-            if entry := self.entries.get(request_id):
+            if entry := self._unfinished(request_id):
                 entry.cached_tokens = cached
         for request_id, token in report.tokens:
             entry = self.entries.get(request_id)
@@ -98,6 +99,10 @@ class Ledger:
                 self.close(entry, ending.reason, report.finished_s)
                 ended.append(entry)
         return ended
+
+    def _unfinished(self, request_id: RequestId) -> Entry | None:
+        entry = self.entries.get(request_id)
+        return None if entry is None or entry.state is RequestState.FINISHED else entry
 
     @staticmethod
     def close(entry: Entry, reason: FinishReason, time_s: float, message: str = "") -> None:

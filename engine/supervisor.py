@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 
-from engine.backend import Command
+from engine.backend import Command, Submit
 from engine.clock import Clock
 from engine.events import BackendInfo, BackendState, BackendStatus, Event, StepReport
 from engine.execution.emulated import Neighbours
@@ -58,6 +58,7 @@ class Supervisor:
         unit = self.units[name]
         if unit.transport is not None:
             unit.transport.close(0.0)
+        unit.busy = False
         if unit.profile is not None:
             unit.transport = ThreadTransport(unit.plan, unit.profile, self._neighbours)
         else:
@@ -79,7 +80,8 @@ class Supervisor:
         transport = self.units[name].transport
         if transport is not None:
             unit = self.units[name]
-            if not unit.busy:
+            # Only a request is sure of an answer; a cancel that comes too late gets none.
+            if not unit.busy and isinstance(command, Submit):
                 unit.busy, unit.heard_s = True, self._clock.now_s()
             transport.send(command)
 
@@ -144,7 +146,9 @@ class Supervisor:
     def _watch_stalls(self) -> None:
         now = self._clock.now_s()
         for name, unit in self.units.items():
-            limit = max(STALL_LEAST_S, STALL_FACTOR * unit.slow_step_s)
+            rate = unit.info.prefill_rate
+            whole_step_s = unit.plan.spec.token_budget / rate if rate else 0.0  # a step full of prefill
+            limit = max(STALL_LEAST_S, STALL_FACTOR * max(unit.slow_step_s, whole_step_s))
             if unit.state is BackendState.READY and unit.busy and now - unit.heard_s > limit:
                 heard = unit.heard_s
                 self.set_state(name, BackendState.STALLED, f"No step for {limit:.0f} s")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.config import BLOCK_TOKENS
+from engine.errors import PromptError
 from engine.events import BlockChange
 from engine.kv.block_pool import BlockPool
 from engine.kv.prefix import PrefixIndex, extend_chain, restorable_blocks
@@ -18,6 +19,16 @@ from engine.request import Request, RequestId
 def blocks_for(tokens: int) -> int:
     """Blocks that `tokens` positions occupy."""
     return -(-tokens // BLOCK_TOKENS)
+
+
+def check_pool(request: Request, pool_blocks: int) -> None:
+    """Raise `PromptError` for a request that could never be admitted: it would wait for ever."""
+    need = blocks_for(request.prompt_tokens + request.sampling.max_new_tokens)
+    if need > pool_blocks:
+        raise PromptError(
+            f"The request needs {need:,} KV blocks and the pool holds {pool_blocks:,}: "
+            "shorten it or give the backends a larger KV pool."
+        )
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ class StepTimeModel:
     interference: float = 0.0  # chi
 
     def rows_s(self, rows: int) -> float:
-        """A[n]: interpolated between table entries, extended along the last two beyond them, never below 0."""
+        """A[n]: interpolated between table entries, extended along the last two beyond, never below 0."""
         if rows <= 0:
             return 0.0
         table = self.decode_s

@@ -102,7 +102,7 @@ def forecast(
             steps = min(row[2] for row in running)
             per_step = rows_s[n] + c * context
             if waiting and n < slots and waiting[-1].ready_s > now:
-                steps = min(steps, _steps_until(waiting[-1].ready_s - now, per_step, c * n))
+                steps = min(steps, steps_until(waiting[-1].ready_s - now, per_step, c * n))
             now += steps * per_step + c * n * steps * (steps - 1) / 2
         ended = False
         for row in running:
@@ -125,7 +125,7 @@ def forecast(
     return Forecast(first, finish, max(finish.values(), default=0.0))
 
 
-def _steps_until(gap_s: float, first_s: float, growth_s: float) -> int:
+def steps_until(gap_s: float, first_s: float, growth_s: float) -> int:
     """Fewest decode steps that take at least `gap_s`: k first + growth k (k - 1) / 2 >= gap."""
     if growth_s <= 0:
         return max(1, math.ceil(gap_s / first_s - 1e-9))

@@ -1,7 +1,7 @@
 """The same scheduler, KV manager and router on a virtual clock: bursts in milliseconds of real time."""
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 
@@ -9,7 +9,7 @@ from engine.backend import Backend, DropUnowned, Submit
 from engine.clock import VirtualClock
 from engine.events import BackendInfo
 from engine.execution.profile_runner import ProfileRunner
-from engine.kv.manager import KvManager
+from engine.kv.manager import KvManager, check_pool
 from engine.ledger import Ledger, result_json
 from engine.profiling.profile import BackendProfile, Profile
 from engine.request import GREEDY, BackendName, FinishReason, Request, RequestId
@@ -80,6 +80,7 @@ class Simulation:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()  # ties in time keep the order in which they were planned
         self._running: set[BackendName] = set()
+        self._placement: Sequence[int] | None = None
 
     def infos(self) -> list[BackendInfo]:
         """The backends, in the profile's order."""
@@ -88,8 +89,12 @@ class Simulation:
             info_of(b, fastest.index(BackendName(b.name)), self.slots[b.name]) for b in self.profile.backends
         ]
 
-    def run(self, workload: Workload) -> dict[str, object]:
-        """Seed the caches, let the arrivals come, run dry; returns the burst's JSON."""
+    def run(self, workload: Workload, placement: Sequence[int] | None = None) -> dict[str, object]:
+        """Seed the caches, let the arrivals come, run dry; returns the burst's JSON.
+
+        `placement` overrides the policy: for each request, the place of its backend in the profile.
+        """
+        self._placement = placement
         self._seed(workload)
         start_s = self.clock.now_s()
         for number, planned in enumerate(workload.requests, 1):
@@ -100,6 +105,7 @@ class Simulation:
                 start_s + planned.offset_s,
                 planned.tag,
             ).fitted(CONTEXT_TOKENS)
+            self._check(request)
             self._at(request.arrival_s, partial(self._arrive, request, number))
         self._drain()
         entries = [e for e in self.ledger.entries.values() if e.run_id is not None]
@@ -114,12 +120,17 @@ class Simulation:
             extra={"profile": self.profile.name, "slots": dict(self.slots)},
         )
 
+    def _check(self, request: Request) -> None:
+        for backend in self._backends.values():
+            check_pool(request, backend.scheduler.kv.pool.num_blocks)
+
     def _seed(self, workload: Workload) -> None:
         """Every backend drops its unowned blocks and runs the seeding prompts, before the clock starts."""
         for backend in self._backends.values():
             backend.handle(DropUnowned())
             for prompt in workload.seeding:
                 request = Request(RequestId(next(self._ids)), prompt, GREEDY_ONE, self.clock.now_s())
+                self._check(request)
                 self.ledger.open(request, 0, None)
                 backend.handle(Submit(request, 0))
             self._begin(backend)
@@ -136,7 +147,10 @@ class Simulation:
 
     def _arrive(self, request: Request, number: int) -> None:
         self.ledger.open(request, number, "simulated")
-        receipt = self.router.choose(request, self.clock.now_s())
+        only = None
+        if self._placement is not None:
+            only = BackendName(self.profile.backends[self._placement[number - 1]].name)
+        receipt = self.router.choose(request, self.clock.now_s(), only=only)
         self.ledger.route(receipt)
         candidate = receipt.candidate(receipt.chosen)
         backend = self._backends[receipt.chosen]

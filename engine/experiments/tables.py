@@ -1,0 +1,85 @@
+"""Every policy on every preset, on the simulator: the table of `offramp simulate --all-policies`."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from engine.experiments.percentiles import percentile
+from engine.profiling.profile import Profile
+from engine.routing.policies import policy_names
+from engine.simulation.oracle import ENUMERATED, Yardstick, outcome_of
+from engine.simulation.simulate import Simulation, fake_tokenise
+from engine.workloads.presets import make_workload
+
+SEEDS = 5
+DEFAULT_POLICY = "total-delay"
+Row = dict[str, object]
+
+
+def policies_of(profile: Profile) -> list[str]:
+    """The policies worth a row: the aliases would only repeat the forced ones."""
+    names = policy_names([b.name for b in profile.backends])
+    return [n for n in names if n not in ("forced-fastest", "forced-slowest")]
+
+
+def all_policies(
+    profile: Profile,
+    presets: Iterable[str],
+    slots: dict[str, int] | None = None,
+    seeds: Sequence[int] = range(SEEDS),
+    policies: Sequence[str] | None = None,
+    on_row: Callable[[Row], None] = lambda row: None,
+) -> list[Row]:
+    """One row per preset and policy: means over the seeds, the same seeds for every policy.
+
+    `regret` is (mean E2E - best) / best against every placement enumerated, for presets of up to
+    14 requests; None beyond, where a best is not known.
+    """
+    rows: list[Row] = []
+    for preset in presets:
+        workloads = [make_workload(preset, fake_tokenise, seed) for seed in seeds]
+        best: list[float] | None = None
+        if len(workloads[0].requests) <= ENUMERATED:
+            best = [Yardstick(profile, w, slots).best().mean_e2e_s for w in workloads]
+        for policy in policies or policies_of(profile):
+            runs = [Simulation(profile, policy, slots).run(w) for w in workloads]
+            outcomes = [outcome_of(r) for r in runs]
+            regret = None
+            if best is not None:
+                regret = _mean([o.mean_e2e_s / b - 1 for o, b in zip(outcomes, best, strict=True)])
+            row: Row = {
+                "profile": profile.name,
+                "preset": preset,
+                "policy": policy,
+                "default": policy == DEFAULT_POLICY,
+                "simulated": True,
+                "makespan_s": _mean([o.makespan_s for o in outcomes]),
+                "mean_e2e_s": _mean([o.mean_e2e_s for o in outcomes]),
+                "p95_ttft_s": _mean([p95_ttft(r) for r in runs]),
+                "requests_per_backend": _placed(runs),
+                "regret": regret,
+            }
+            rows.append(row)
+            on_row(row)
+    return rows
+
+
+def p95_ttft(result: dict[str, object]) -> float:
+    requests = result["requests"]
+    assert isinstance(requests, list)
+    value = percentile([float(r["ttft_s"]) for r in requests], 95)
+    assert value is not None
+    return value
+
+
+def _placed(runs: Sequence[dict[str, object]]) -> dict[str, float]:
+    """Mean number of requests on each backend."""
+    out: dict[str, float] = {}
+    for run in runs:
+        counts = run["requests_per_backend"]
+        assert isinstance(counts, dict)
+        for name, n in counts.items():
+            out[name] = out.get(name, 0.0) + n / len(runs)
+    return {name: round(n, 2) for name, n in out.items()}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
