@@ -207,7 +207,8 @@ class KvMap(QWidget):
             x, y = column * max(100, self.width() * 136 // 262), top + row * LEGEND_ROW
             paint_cell(painter, x, y + 8, 9, state, view.info.rank, theme)
             painter.setPen(theme.muted)
-            painter.drawText(QRect(x + 17, y, self.width() - x - 17, LEGEND_ROW), LEFT, words)
+            shown = words.split(" by ")[0] if self.width() < 240 else words
+            painter.drawText(QRect(x + 17, y, self.width() - x - 17, LEGEND_ROW), LEFT, shown)
 
     def _paint_bar(self, painter: QPainter, view: BackendView, theme: Theme) -> None:
         row, caption = QRect(0, 0, self.width(), BAR_HEIGHT), self._caption(view)

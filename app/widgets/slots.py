@@ -163,10 +163,13 @@ class SlotsView(QWidget):
         paint_badge(painter, badge, self._rank, row.number, "filled", theme)
         prompt = max(1, row.prompt_tokens)
         whole = row.prefilled_tokens >= row.prompt_tokens
+        painter.setFont(font("label", bold=True))
+        cramped = painter.fontMetrics().horizontalAdvance(f"{prompt:,} of {prompt:,} in") > in_text.width()
         strong = "" if whole else f"{row.prefilled_tokens:,}"
-        rest = (
-            f"{row.prompt_tokens:,} of {row.prompt_tokens:,} in" if whole else f" of {row.prompt_tokens:,} in"
-        )
+        if whole:
+            rest = f"{prompt:,} in" if cramped else f"{prompt:,} of {prompt:,} in"
+        else:
+            rest = f" of {prompt:,}" if cramped else f" of {prompt:,} in"
         draw_pair(painter, in_text, strong, rest, theme)
         computed = row.prefilled_tokens - row.cached_tokens
         draw_bar(painter, in_bar, theme, self._rank, row.cached_tokens / prompt, computed / prompt)
