@@ -38,6 +38,18 @@ def kv_dtype(device: torch.device, activations: torch.dtype) -> torch.dtype:
     return activations
 
 
+def default_format(device: torch.device) -> str:
+    """What "auto" means on an accelerator."""
+    return "float32" if device.type == "cuda" and not cuda.has_bf16(device.index or 0) else "bf16"
+
+
+def memory_budget(device: torch.device) -> int | None:
+    """Bytes that weights and cache may take together; None where the system decides."""
+    if device.type == "cuda":
+        return cuda.free_bytes(device.index or 0)
+    return mps.memory_budget() if device.type == "mps" else None
+
+
 def bucket(device: torch.device) -> Callable[[int], int] | None:
     """How to round a shape up: only Metal pays for every new one. None on a CPU, where rows of one token
     are better computed one by one than as a padded table."""

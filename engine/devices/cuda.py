@@ -31,6 +31,11 @@ def devices() -> list[tuple[str, str, int]]:
     return found
 
 
+def has_bf16(index: int) -> bool:
+    """True where bf16 runs in hardware (compute capability 8.0 and later)."""
+    return torch.cuda.get_device_capability(index)[0] >= 8
+
+
 def free_bytes(index: int) -> int:
     """Bytes of device memory that nobody uses now."""
     return int(torch.cuda.mem_get_info(index)[0])

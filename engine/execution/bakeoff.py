@@ -20,7 +20,7 @@ from engine.models.architecture import ModelShape
 from engine.models.weights import Weights
 from engine.paths import cache_dir, make_folder
 
-ROWS = (1, 4)  # a lone reader and a shared step count the same
+ROWS = (1, 4, 64)  # a lone reader, a shared step and a piece of a prompt
 _FRESH_BYTES = 48 << 20  # float32 weights cycled through, more than a private cache holds
 _REPEATS = 3
 _MARGIN = 0.95  # a challenger must be faster by more than the trials' noise
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 def fastest_format(weights: Weights, threads: int) -> str:
     """The name of the fastest format for these weights on this CPU with this many threads."""
-    candidates = ["bf16", "int8"]
+    candidates = ["float32", "bf16", "int8"]
     if weights.grid("layers.0.q") is not None and weights.grid("layers.0.gate") is not None:
         candidates.append("int4")
     path = cache_dir() / "formats.json"
@@ -40,7 +40,9 @@ def fastest_format(weights: Weights, threads: int) -> str:
     best, best_s = "", float("inf")
     for name in candidates:
         seconds = trial_s(weights.shape, LINEAR_FORMATS[name])
-        _log.info("format trial %s: %.2f ms for a layer at %s rows", name, seconds * 1e3, ROWS)
+        _log.info(
+            "format trial %s: %.2f ms a layer and row, added up over %s rows", name, seconds * 1e3, ROWS
+        )
         if seconds < best_s * _MARGIN:
             best, best_s = name, seconds
     _write(path, {**known, key: best})
@@ -48,7 +50,7 @@ def fastest_format(weights: Weights, threads: int) -> str:
 
 
 def trial_s(shape: ModelShape, form: LinearFormat) -> float:
-    """Seconds per layer for its matrices and its share of the head, summed over `ROWS` per row."""
+    """Seconds per layer and row for its matrices and its share of the head, added up over `ROWS`."""
     sizes = (
         (shape.qkv_rows, shape.hidden),
         (shape.hidden, shape.heads * shape.head_dim),

@@ -9,6 +9,8 @@ import torch
 from engine.request import RequestId
 from engine.scheduling.batch import BatchRow
 
+HEAD = 256  # candidates that top-p looks at before it sorts everything
+
 
 class Sampler:
     """Draws the next token of each row. Not for use from two threads."""
@@ -72,20 +74,26 @@ def penalised(scores: torch.Tensor, history: list[int], penalty: float) -> torch
 def distribution(
     scores: torch.Tensor, temperature: float, top_k: int, top_p: float, min_p: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Probabilities and token ids of the candidates that the filters leave, likeliest first.
+    """Probabilities and token ids of the candidates that the filters leave, likeliest first if any is on.
 
     `scores` [vocab] float32. Order as in transformers: temperature, top-k, top-p, min-p. Probabilities
     are not normalised after the filters. Top-p keeps the token that crosses the threshold (Holtzman et
     al. 2020); min-p is relative to the likeliest token (Nguyen et al. 2024).
     """
     scores = scores / temperature
-    if 0 < top_k < scores.shape[0]:
+    vocab = scores.shape[0]
+    if 0 < top_k < vocab:
         values, ids = scores.topk(top_k)
+        probabilities = torch.softmax(values, 0)
     elif top_p < 1:
-        values, ids = scores.sort(descending=True, stable=True)
+        # Sorting a whole vocabulary takes milliseconds; the head of it nearly always holds the mass.
+        values, ids = scores.topk(min(HEAD, vocab))
+        probabilities = torch.exp(values - scores.logsumexp(0))
+        if probabilities.sum() < top_p and len(ids) < vocab:
+            values, ids = scores.sort(descending=True, stable=True)
+            probabilities = torch.softmax(values, 0)
     else:
-        values, ids = scores, torch.arange(scores.shape[0])
-    probabilities = torch.softmax(values, 0)
+        probabilities, ids = torch.softmax(scores, 0), torch.arange(vocab)
     if top_p < 1:
         before = probabilities.cumsum(0) - probabilities
         kept = int((before < top_p).sum())

@@ -14,8 +14,8 @@ from engine.execution.bakeoff import fastest_format
 from engine.execution.linear import LINEAR_FORMATS
 from engine.execution.sampler import Sampler
 from engine.execution.transformer import Progress, Transformer
-from engine.kv.storage import KVStorage
-from engine.models.architecture import named_shape
+from engine.kv.storage import KVStorage, block_bytes
+from engine.models.architecture import ModelShape, named_shape
 from engine.models.weights import DummyWeights, Weights, open_weights
 from engine.request import RequestId
 from engine.scheduling.batch import Batch
@@ -46,13 +46,14 @@ class TorchRunner:
         self._device = adapter.open_device(spec.device)
         self.shape = weights.shape
         self.context_tokens = min(context_tokens, self.shape.max_context)
-        self.format = choose_format(spec, weights)
+        self.format = choose_format(spec, weights, self._device)
         self.device_name = adapter.name(self._device, spec.threads)
         self.weight_bytes = 0
         form = LINEAR_FORMATS[self.format]
+        dtype = adapter.kv_dtype(self._device, form.activations)
+        _require_memory(spec, self.shape, form.activations, dtype, adapter.memory_budget(self._device))
         with torch.inference_mode():
             self._model = Transformer(weights, form, self.context_tokens, self._device, on_progress)
-            dtype = adapter.kv_dtype(self._device, form.activations)
             self._storage = KVStorage(self.shape, spec.kv_blocks, dtype, self._device)
         self.weight_bytes = self._model.step_bytes
         self._sampler = Sampler(seed)
@@ -103,18 +104,30 @@ class TorchRunner:
             raise RuntimeError("this runner is closed")
 
 
-def choose_format(spec: BackendSpec, weights: Weights) -> str:
+def choose_format(spec: BackendSpec, weights: Weights, device: torch.device) -> str:
     """The linear format that a backend uses. Raises `ConfigError` for one its device cannot run."""
-    kind = spec.device.partition(":")[0]
     if spec.format == "auto":
-        return fastest_format(weights, spec.threads) if kind == "cpu" else "bf16"
+        on_cpu = device.type == "cpu"
+        return fastest_format(weights, spec.threads) if on_cpu else adapter.default_format(device)
     form = LINEAR_FORMATS.get(spec.format)
-    if form is None or kind not in form.devices:
-        known = [name for name, f in LINEAR_FORMATS.items() if kind in f.devices]
+    if form is None or device.type not in form.devices:
+        known = [name for name, f in LINEAR_FORMATS.items() if device.type in f.devices]
         raise ConfigError(
             f"The format '{spec.format}' does not run on {spec.device}: choose auto, {', '.join(known)}."
         )
     return form.name
+
+
+def _require_memory(
+    spec: BackendSpec, shape: ModelShape, weight: torch.dtype, cache: torch.dtype, budget: int | None
+) -> None:
+    """Raise `BackendError` where weights and cache cannot fit, before minutes are spent on finding out."""
+    needed = shape.parameters * weight.itemsize + spec.kv_blocks * block_bytes(shape, cache)
+    if budget is not None and needed > budget:
+        raise BackendError(
+            f"Model and {spec.kv_blocks} KV blocks need {needed / 2**30:.1f} GiB and {spec.device} offers "
+            f"{budget / 2**30:.1f} GiB: use fewer KV blocks or a smaller model."
+        )
 
 
 def make_runner(

@@ -15,7 +15,7 @@ from tests.support import tiny_model, write_gguf
 @pytest.fixture
 def times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, float]:
     """Seconds that each format's trial claims to take; what was tried is counted under "tried"."""
-    claimed = {"bf16": 1.0, "int8": 1.0, "int4": 1.0, "tried": 0.0}
+    claimed = {"float32": 2.0, "bf16": 1.0, "int8": 1.0, "int4": 1.0, "tried": 0.0}
 
     def trial_s(_: ModelShape, form: LinearFormat) -> float:
         claimed["tried"] += 1

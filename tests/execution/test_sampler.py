@@ -86,6 +86,17 @@ def test_filters(top_k: int, top_p: float, min_p: float, left: set[int]) -> None
     assert set(ids.tolist()) == left and (probabilities > 0).all()
 
 
+@pytest.mark.parametrize("spread", [0.1, 1.0, 4.0])
+def test_top_p_beyond_the_head_of_the_vocabulary(spread: float) -> None:
+    """A flat distribution needs the whole sort, a peaked one does not; both keep the same set."""
+    scores = torch.randn(3000, generator=torch.Generator().manual_seed(2)) * spread
+    probabilities, ids = distribution(scores, 1.0, 0, 0.9, 0.0)
+    want, order = torch.softmax(scores, 0).sort(descending=True)
+    count = int((want.cumsum(0) - want < 0.9).sum())
+    assert set(ids.tolist()) == set(order[:count].tolist())
+    torch.testing.assert_close(probabilities, want[:count])
+
+
 def test_filters_agree_with_transformers() -> None:
     from transformers.generation import logits_process as theirs
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.devices import adapter
 from engine.errors import BackendError, ConfigError
 from engine.execution.torch_runner import TorchRunner, make_runner
 from engine.kv.storage import KVStorage, block_bytes
@@ -128,6 +129,12 @@ def test_devices_and_formats_that_cannot_be(tiny: Path) -> None:
     if not torch.cuda.is_available():
         with pytest.raises(BackendError, match="CUDA"):
             make_runner(spec(device="cuda:0"), tiny, None, "auto", 64)
+
+
+def test_too_little_device_memory_is_said_at_once(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "memory_budget", lambda _: 1 << 20)
+    with pytest.raises(BackendError, match="384 KV blocks need .* GiB and cpu offers 0.0 GiB"):
+        open_runner(tiny)
 
 
 def test_storage_reads_runs_and_scattered_blocks_alike() -> None:
