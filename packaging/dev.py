@@ -184,7 +184,9 @@ def run(arguments):
     if not arguments or arguments[0].startswith("-"):  # the window, not a subcommand
         model = option(arguments, "--model") or MODEL
         needs_model = not any(
-            a.partition("=")[0] in ("--emulate", "--help", "-h", "--version") for a in arguments
+            a.partition("=")[0]
+            in ("--emulate", "--load-format", "--help", "--help-window", "-h", "--version")
+            for a in arguments
         )
         if needs_model and subprocess.call(in_venv("-m", "engine.models.fetch", model), cwd=str(ROOT)):
             return 1  # it has said why

@@ -173,12 +173,20 @@ def local_model(name_or_path: str) -> Path | None:
             "or a folder with config.json and *.safetensors."
         )
     if path.is_file():
-        if path.suffix.lower() != ".gguf":
+        if path.suffix.lower() != ".gguf" and not _is_gguf(path):  # other programs' files bear no suffix
             raise ModelFileError(f"{path} is not a .gguf file: give a .gguf file or a model folder.")
         return path.absolute()
     if path.suffix.lower() == ".gguf" or len(path.parts) > 1:
         raise ModelFileError(f"There is no model at {path}: check the path.")
     return None
+
+
+def _is_gguf(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"GGUF"
+    except OSError:
+        return False
 
 
 def is_installed(name: str) -> bool:

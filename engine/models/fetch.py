@@ -232,7 +232,7 @@ def _shown_by(bars: Bars) -> OnProgress:
 
 
 def main(arguments: list[str]) -> int:
-    """Fetch the named models with a progress bar each. Exit code 1 when one failed."""
+    """Fetch the named models, a progress bar each on stderr, and print their paths. 1 when one failed."""
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn
 
@@ -245,7 +245,7 @@ def main(arguments: list[str]) -> int:
         except EngineError as error:
             console.print(str(error), style="red", soft_wrap=True)
             return 1
-        console.print(f"{name}: {path}", soft_wrap=True)
+        sys.stdout.write(f"{path}\n")
     return 0
 
 

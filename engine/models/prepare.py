@@ -29,7 +29,8 @@ _FILES = (
     "config.json",
     "generation_config.json",
 )
-_REFUSED = 3  # exit code of the child: its last line on stderr is a sentence for the user
+# Exit codes of the child whose last line on stderr is a sentence for the user.
+_REFUSALS: dict[int, type[EngineError]] = {3: UnsupportedModelError, 4: ModelFileError}
 
 # Tokens that end a turn or a text in the known chat formats, beside the one the tokenizer itself names.
 _ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<|end|>", "<end_of_turn>", "</s>")
@@ -77,8 +78,8 @@ def _in_child(model: Path, folder: Path) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         lines = done.stderr.strip().splitlines() or ["no message"]
-        if done.returncode == _REFUSED:
-            raise UnsupportedModelError(lines[-1])
+        if refusal := _REFUSALS.get(done.returncode):
+            raise refusal(lines[-1])
         if done.returncode:
             raise ModelFileError(
                 f"The tokenizer of {model.name} cannot be converted ({lines[-1]}): use another file."
@@ -169,4 +170,4 @@ if __name__ == "__main__":
         convert(Path(sys.argv[1]), Path(sys.argv[2]))
     except EngineError as failure:
         sys.stderr.write(f"\n{failure}\n")
-        sys.exit(_REFUSED)
+        sys.exit(3 if isinstance(failure, UnsupportedModelError) else 4)
