@@ -57,7 +57,7 @@ class Watched:
         folder: Path,
         *,
         policy: str = "isolated-rates",
-        options: BackendOptions = BackendOptions(),
+        options: BackendOptions | None = None,
         context_tokens: int = 4096,
         start: bool = True,
         **profile: Any,
@@ -65,7 +65,10 @@ class Watched:
         path = folder / "fast.json"
         path.write_text(json.dumps(profile_json(**profile)), "utf-8")
         config = EngineConfig(
-            policy=policy, options=options, context_tokens=context_tokens, emulate=str(path)
+            policy=policy,
+            options=options or BackendOptions(),
+            context_tokens=context_tokens,
+            emulate=str(path),
         )
         self.engine = Engine(config)
         self._subscription = self.engine.subscribe()
