@@ -21,8 +21,8 @@ from engine.models.weights import Weights
 from engine.paths import cache_dir, make_folder
 
 ROWS = (1, 4, 64)  # a lone reader, a shared step and a piece of a prompt
-_FRESH_BYTES = 48 << 20  # float32 weights cycled through, more than a private cache holds
-_REPEATS = 3
+_FRESH_BYTES = 32 << 20  # float32 weights cycled through, more than a private cache holds
+_REPEATS = 5  # the best counts; the first ones also build the kernels
 _MARGIN = 0.95  # a challenger must be faster by more than the trials' noise
 _log = logging.getLogger(__name__)
 
@@ -57,15 +57,18 @@ def trial_s(shape: ModelShape, form: LinearFormat) -> float:
         (2 * shape.intermediate, shape.hidden),
         (shape.hidden, shape.intermediate),
     )
-    generator = torch.Generator().manual_seed(0)
+    slice_rows = min(shape.vocab, 8192) // 16 * 16 or shape.vocab  # stands for the whole head
+    largest = max(rows * columns for rows, columns in (*sizes, (slice_rows, shape.hidden)))
+    noise = torch.randn(largest, generator=torch.Generator().manual_seed(0))
+
+    def matrix(rows: int, columns: int) -> torch.Tensor:
+        return noise[: rows * columns].view(rows, columns).clone()
+
     copies = max(1, _FRESH_BYTES // sum(4 * rows * columns for rows, columns in sizes))
     layers = [
-        [form.pack(torch.randn(size, generator=generator), None, None) for size in sizes]
-        for _ in range(min(copies, shape.layers))
+        [form.pack(matrix(*size), None, None) for size in sizes] for _ in range(min(copies, shape.layers))
     ]
-    # A slice of the head stands for all of it.
-    slice_rows = min(shape.vocab, 8192) // 16 * 16 or shape.vocab
-    head = form.pack_head(torch.randn(slice_rows, shape.hidden, generator=generator), None, None)
+    head = form.pack_head(matrix(slice_rows, shape.hidden), None, None)
     head_share = shape.vocab / slice_rows / shape.layers
     total = 0.0
     with torch.inference_mode():
