@@ -133,7 +133,8 @@ class BurstRunner:
             p = planned[number - 1]
             # The planned time, not the time of the timer: being late is part of the latency.
             arrival_s = burst.start_s + p.offset_s
-            request = Request(RequestId(next(core.ids)), p.prompt, p.sampling, arrival_s, p.tag)
+            request_id = RequestId(next(core.ids))
+            request = Request(request_id, p.prompt, p.sampling, arrival_s, p.tag, p.reply_tokens)
             burst.to_come -= 1
             burst.open.add(request.id)
             core.submit(request, number, burst.run_id)

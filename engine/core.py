@@ -376,6 +376,7 @@ class Core:
         if entry.number:
             self._open.discard(request_id)
             self.publish(entry.done())
+            self.router.learn(entry.request, len(entry.tokens), entry.reason)
             self.calibrator.rest()
         else:
             del self.ledger.entries[request_id]

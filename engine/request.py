@@ -75,6 +75,7 @@ class Request:
     sampling: SamplingParams
     arrival_s: float  # when it was submitted, on the engine's clock
     tag: str = ""  # class for the output-length estimate; "" when unknown
+    reply_tokens: int | None = None  # workloads: it stops after so many; only the scheduler may look
     context_cut: bool = False  # max_new_tokens was cut to what the context leaves
 
     @property

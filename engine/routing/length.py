@@ -7,6 +7,7 @@ shrunk towards the parent class by n / (n + 8).
 """
 
 import math
+import zlib
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -89,7 +90,7 @@ def _curve(lengths: Iterable[tuple[int, bool]]) -> _Curve:
 def classes_of(request: Request) -> tuple[str, ...]:
     """Names of the request's classes, most special first."""
     size = int(math.log2(max(1, request.prompt_tokens * request.sampling.max_new_tokens)))
-    root = f"root:{hash(request.prompt[:64]) & 0xFFFFFFFF:x}" if request.prompt_tokens > 64 else ""
+    root = f"root:{zlib.crc32(repr(request.prompt[:64]).encode()):x}" if request.prompt_tokens > 64 else ""
     tag = f"tag:{request.tag}" if request.tag else ""
     # A tag says what the request is; without one the prefix does, and without that its size.
     special = tag or root or f"size:{size}"
@@ -114,7 +115,7 @@ class LengthEstimator:
         left = max(1, request.sampling.max_new_tokens - generated)
         if self.kind == "oracle" and truth is not None:
             return Remaining(float(max(1, truth - generated)), float(max(1, truth - generated)))
-        if self.kind == "budget" or (request.sampling.ignore_eos and self.kind == "class"):
+        if self.kind in ("budget", "oracle") or request.sampling.ignore_eos:
             return Remaining(float(left), float(left))  # ignore_eos runs to its budget: nothing to guess
         if self.kind == "ratio":
             guess = max(1.0, self._ratio * left)
@@ -122,14 +123,15 @@ class LengthEstimator:
         estimate = self._shrunk(classes_of(request), generated, left)
         return Remaining(min(max(1.0, estimate.mean), left), min(max(1.0, estimate.p90), left))
 
-    def observe(self, request: Request, length: int, censored: bool, predicted: float | None = None) -> None:
+    def observe(self, request: Request, length: int, censored: bool) -> None:
         """A reply ended with `length` tokens; censored when the budget or the user cut it."""
+        if not censored and length > 0:
+            # What would have been said of it at its arrival: the live error.
+            self._errors.append(abs(self.remaining(request, 0, length).mean - length) / length)
         for name in classes_of(request):
             entry = self._classes.setdefault(name, _Class())
             entry.lengths.append((length, censored))
             entry.curve = None
-        if predicted is not None and length > 0:
-            self._errors.append(abs(predicted - length) / length)
         used = length / request.sampling.max_new_tokens
         # SGLang's rule in one line: fall slowly while it proves too high, jump when it proves too low.
         self._ratio = max(self._ratio, used) if used > self._ratio else max(0.098, self._ratio - 0.001)

@@ -15,9 +15,9 @@ from engine.kv.prefix import extend_chain, restorable_blocks, root_hash
 from engine.profiling.profile import Rates
 from engine.profiling.step_time import StepTimeModel
 from engine.receipt import Candidate, Receipt
-from engine.request import BackendName, Request, RequestId
+from engine.request import BackendName, FinishReason, Request, RequestId
 from engine.routing.forecast import Job
-from engine.routing.length import LengthEstimator
+from engine.routing.length import LengthEstimator, Remaining
 from engine.routing.policies import (
     BATCHED_POLICIES,
     Choice,
@@ -141,6 +141,11 @@ class Router:
         for ending in report.ended:
             mirror.drop(ending.request_id)
 
+    def learn(self, request: Request, length: int, reason: FinishReason | None) -> None:
+        """A request ended with `length` tokens: replies like it are estimated from it."""
+        if not request.sampling.ignore_eos and length:
+            self.lengths.observe(request, length, reason is not FinishReason.STOP)
+
     def remove(self, name: BackendName) -> None:
         """The backend is gone: no candidate, nothing cached, nothing outstanding."""
         mirror = self._mirrors[name]
@@ -232,7 +237,7 @@ class Router:
             sent = mirror.sent.get(load.request_id)
             left = load.decode_remaining
             if sent is not None:
-                left = round(self.lengths.remaining(sent.request, load.generated).mean)
+                left = round(self._left(sent.request, load.generated).mean)
             computed = load.prompt_tokens - load.prefill_remaining + max(0, load.generated - 1)
             held = blocks_for(load.prompt_tokens + load.generated + load.decode_remaining)
             job = Job(
@@ -267,9 +272,14 @@ class Router:
             mirror.error,
         )
 
+    def _left(self, request: Request, generated: int) -> Remaining:
+        """Tokens still to come. The truth is looked at by the oracle alone, for comparison."""
+        truth = request.reply_tokens if self.lengths.kind == "oracle" else None
+        return self.lengths.remaining(request, generated, truth)
+
     def _job(self, request: Request, cached: int, ready_s: float) -> tuple[Job, int]:
         """A request that is not admitted yet, and the tokens its reply may well need."""
-        length = self.lengths.remaining(request)
+        length = self._left(request, 0)
         cached = min(cached, restorable_blocks(request.prompt_tokens) * BLOCK_TOKENS)
         need = blocks_for(request.prompt_tokens + request.sampling.max_new_tokens)
         job = Job(

@@ -267,8 +267,12 @@ class Scheduler:
                 del self._filling[block_hash]
 
     def _finish_reason(self, active: ActiveRequest, token: int) -> FinishReason | None:
-        sampling = active.request.sampling
-        if token in self._eos and not sampling.ignore_eos:
+        sampling, reply_tokens = active.request.sampling, active.request.reply_tokens
+        if reply_tokens is not None:
+            # A workload's reply has its length whatever the model says.
+            if active.generated >= reply_tokens:
+                return FinishReason.STOP
+        elif token in self._eos and not sampling.ignore_eos:
             return FinishReason.STOP
         if active.generated >= sampling.max_new_tokens:
             return FinishReason.CONTEXT if active.request.context_cut else FinishReason.LENGTH

@@ -57,19 +57,19 @@ class Yardstick:
         self._models = [(b.steps, self.slots[b.name], 512, b.kv_blocks) for b in profile.backends]
         requests = workload.requests
         self._shared = _shared_blocks([r.prompt for r in requests], workload.seeding)
-        self._same = _groups([(r.prompt[:64], len(r.prompt), r.sampling.max_new_tokens) for r in requests])
+        self._same = _groups([(r.prompt[:64], len(r.prompt), r.output_tokens) for r in requests])
 
     def jobs(self, placement: Placement) -> list[list[Job]]:
         """Each backend's requests; a prefix shared with an earlier one there counts as cached."""
         out: list[list[Job]] = [[] for _ in self._models]
         for i, place in enumerate(placement):
             planned = self.workload.requests[i]
-            prompt, new = len(planned.prompt), planned.sampling.max_new_tokens
+            prompt, new = len(planned.prompt), planned.output_tokens
             blocks = max(
                 (self._shared[i][j] for j in range(-1, i) if j < 0 or placement[j] == place), default=0
             )
             cached = min(blocks, restorable_blocks(prompt)) * BLOCK_TOKENS
-            need = blocks_for(prompt + new) - cached // BLOCK_TOKENS
+            need = blocks_for(prompt + planned.sampling.max_new_tokens) - cached // BLOCK_TOKENS
             out[place].append(Job(i, prompt - cached, new, cached, need, planned.offset_s))
         return out
 
@@ -197,7 +197,7 @@ class Yardstick:
         blocks = max((self._shared[request][j] for j in range(-1, request)), default=0)
         prefill = prompt - min(blocks, restorable_blocks(prompt)) * BLOCK_TOKENS
         per_token = min(model.rows_s(n) / n for n in range(1, slots + 1))
-        return model.prefill_s * prefill + per_token * (planned.sampling.max_new_tokens - 1)
+        return model.prefill_s * prefill + per_token * (planned.output_tokens - 1)
 
 
 def _fractional(costs: Sequence[Sequence[float]]) -> float:

@@ -12,7 +12,8 @@ from engine.execution.profile_runner import ProfileRunner
 from engine.kv.manager import KvManager, check_pool
 from engine.ledger import Ledger, result_json
 from engine.profiling.profile import BackendProfile, Profile
-from engine.request import GREEDY, BackendName, FinishReason, Request, RequestId
+from engine.request import GREEDY, BackendName, Request, RequestId
+from engine.routing.length import LengthEstimator
 from engine.routing.router import Pace, Router
 from engine.scheduling.batch import Batch
 from engine.scheduling.policies import make_policy
@@ -59,6 +60,7 @@ class Simulation:
         token_budget: int = 512,
         scheduling: str = "fcfs",
         kv_blocks: int | None = None,
+        lengths: LengthEstimator | None = None,
     ) -> None:
         self.clock = VirtualClock()
         self.profile = profile
@@ -70,7 +72,7 @@ class Simulation:
             scheduler = Scheduler(kv, make_policy(scheduling), self.slots[b.name], token_budget)
             name = BackendName(b.name)
             self._backends[name] = Backend(name, scheduler, ProfileRunner(b), self.clock)
-        self.router = Router(policy, [(n, n.upper(), n) for n in self._backends])
+        self.router = Router(policy, [(n, n.upper(), n) for n in self._backends], lengths)
         for b in profile.backends:
             self.router.set_rates(BackendName(b.name), b.rates)
             pace = Pace(b.steps, self.slots[b.name], token_budget)
@@ -104,6 +106,7 @@ class Simulation:
                 planned.sampling,
                 start_s + planned.offset_s,
                 planned.tag,
+                planned.reply_tokens,
             ).fitted(CONTEXT_TOKENS)
             self._check(request)
             self._at(request.arrival_s, partial(self._arrive, request, number))
@@ -179,7 +182,8 @@ class Simulation:
         report = backend.finish(batch, ids, started_s, self.clock.now_s(), others)
         self.router.observe(report)
         for entry in self.ledger.apply(report):
-            assert entry.reason is not FinishReason.ERROR
+            if entry.number:
+                self.router.learn(entry.request, len(entry.tokens), entry.reason)
         self._begin(backend)
 
 

@@ -1,7 +1,7 @@
 """The presets: named lists of requests with arrival times, the same for the same seed everywhere.
 
-Prompts are token ids without a chat template. Replies have a fixed length (`ignore_eos`, greedy), so that
-two runs of a preset do the same work. No request needs more than 2,048 tokens of context.
+Prompts are token ids without a chat template. Replies have a fixed length (greedy, end-of-text ignored),
+so that two runs of a preset do the same work. No request needs more than 2,048 tokens of context.
 """
 
 import random
@@ -22,12 +22,22 @@ Prompt = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class PlannedRequest:
-    """One request of a burst, `offset_s` seconds after its start. `tag` is its class for length estimates."""
+    """One request of a burst, `offset_s` seconds after its start. `tag` is its class for length estimates.
+
+    With `reply_tokens` the reply stops after so many tokens, and nobody but the scheduler knows it; else it
+    runs to `max_new_tokens`.
+    """
 
     offset_s: float
     prompt: Prompt
     sampling: SamplingParams
     tag: str = ""
+    reply_tokens: int | None = None
+
+    @property
+    def output_tokens(self) -> int:
+        """The length its reply will have."""
+        return self.sampling.max_new_tokens if self.reply_tokens is None else self.reply_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,15 +199,20 @@ def _code(draw: _Draw) -> _Plan:
 
 
 @_preset(
-    "labels-and-stories", 24, "12 labels of 8 tokens and 12 stories of 256, mixed: output length decides"
+    "labels-and-stories",
+    24,
+    "Labels of 8 tokens to stories of 256, mixed, their lengths hidden from the router",
 )
 def _labels_and_stories(draw: _Draw) -> _Plan:
-    kinds = [(8, "label"), (256, "story")] * (draw.count // 2)
+    lengths = {"label": (8, 24), "answer": (48, 112), "story": (160, 256)}
+    kinds = list(lengths) * (draw.count // 3)
     draw.rng.shuffle(kinds)
     prompts = draw.text.distinct([draw.rng.randint(48, 96) for _ in kinds])
+    # Every request asks for up to 256 tokens; only its class says that a label will be short.
+    budget = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=256)
     return [
-        PlannedRequest(offset_s, prompt, _reply(new_tokens), tag)
-        for offset_s, prompt, (new_tokens, tag) in zip(evenly(draw.count, 0.05), prompts, kinds, strict=True)
+        PlannedRequest(offset_s, prompt, budget, kind, draw.rng.randint(*lengths[kind]))
+        for offset_s, prompt, kind in zip(evenly(draw.count, 0.05), prompts, kinds, strict=True)
     ], []
 
 

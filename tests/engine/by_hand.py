@@ -4,6 +4,7 @@
 commands and run once, `die` closes its end of the pipe as the death of a process does.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable
 from itertools import count
 from multiprocessing import Pipe
@@ -73,10 +74,8 @@ class HandTransport:
     # --- what the supervisor calls ---
 
     def send(self, command: Command) -> None:
-        try:
+        with contextlib.suppress(OSError):
             self.pipe.send(command)
-        except OSError:
-            pass
 
     def ask_to_close(self) -> None:
         self.send(Close())

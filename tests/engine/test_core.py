@@ -226,7 +226,7 @@ def test_a_stalled_backend_can_be_restarted(make: Make) -> None:
 
 
 def test_cancel_before_the_backend_tells_its_admission(make: Make) -> None:
-    """It has computed the first step already when the user cancels: its report must not revive the request."""
+    """The first step is computed when the user cancels: its report must not revive the request."""
     house = make()
     request_id = house.chat()
     house.hand("gpu").step()  # admitted and one token, told but not read yet

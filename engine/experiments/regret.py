@@ -1,0 +1,111 @@
+"""Regret: how far a policy stays behind the best placement, over many random bursts, simulated."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from engine.experiments.percentiles import percentile
+from engine.experiments.tables import DEFAULT_POLICY, policies_of
+from engine.profiling.profile import Profile
+from engine.request import Request, RequestId, SamplingParams
+from engine.routing.length import LengthEstimator
+from engine.simulation.oracle import Outcome, Yardstick, outcome_of
+from engine.simulation.simulate import Simulation
+from engine.workloads.presets import PlannedRequest, Workload
+
+LEAST, MOST = 2, 12  # requests of a burst: every placement of so many can be tried
+_BUDGET = 256
+_LENGTHS = {"label": (8, 24), "answer": (48, 112), "story": (160, 256)}
+ORACLE = f"{DEFAULT_POLICY}, true lengths"
+
+
+def random_burst(seed: int, most: int = MOST) -> Workload:
+    """A mixed burst: labels to stories, warm and cold prompts of 32 to 900 tokens, uneven gaps."""
+    draw = random.Random(seed)
+    count = draw.randint(LEAST, most)
+    ids = iter(range(1, 10_000_000))
+
+    def fresh(tokens: int) -> tuple[int, ...]:
+        return tuple(next(ids) for _ in range(tokens))
+
+    prefixes = [fresh(draw.choice((128, 256, 512))) for _ in range(2)]
+    seeded = draw.random() < 0.5
+    requests, offset_s = [], 0.0
+    gap_s = draw.choice((0.01, 0.05, 0.2))
+    for _ in range(count):
+        kind = draw.choice(list(_LENGTHS))
+        prefix = draw.choice((*prefixes, ()))
+        prompt = prefix + fresh(draw.randint(16, 64) if prefix else draw.choice((32, 128, 512, 900)))
+        sampling = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=_BUDGET)
+        requests.append(PlannedRequest(offset_s, prompt, sampling, kind, draw.randint(*_LENGTHS[kind])))
+        offset_s += draw.expovariate(1 / gap_s)
+    seeding = tuple(prefixes) if seeded else ()
+    return Workload(f"random-{seed}", seed, tuple(requests), seeding, "random mixed burst")
+
+
+def seasoned(kind: str = "class", seed: int = 7) -> LengthEstimator:
+    """An estimator that has already seen a hundred replies, as one in use has."""
+    lengths, draw = LengthEstimator(kind), random.Random(seed)
+    sampling = SamplingParams(max_new_tokens=_BUDGET)
+    for i in range(100):
+        tag = draw.choice(list(_LENGTHS))
+        request = Request(RequestId(-1 - i), (1,) * 64, sampling, 0.0, tag)
+        lengths.observe(request, draw.randint(*_LENGTHS[tag]), censored=False)
+    return lengths
+
+
+@dataclass(frozen=True, slots=True)
+class RegretRow:
+    """Regret of one policy over all bursts, as fractions of the best."""
+
+    policy: str
+    default: bool
+    mean_e2e: tuple[float, ...]
+    makespan: tuple[float, ...]
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "policy": self.policy,
+            "default": self.default,
+            "simulated": True,
+            "bursts": len(self.mean_e2e),
+            "regret_mean_e2e": _summary(self.mean_e2e),
+            "regret_makespan": _summary(self.makespan),
+        }
+
+
+def _summary(values: Sequence[float]) -> dict[str, float | None]:
+    return {"mean": sum(values) / len(values), "p95": percentile(values, 95), "max": max(values)}
+
+
+def regret_rows(
+    profile: Profile,
+    bursts: int,
+    slots: dict[str, int] | None = None,
+    seed: int = 0,
+    on_burst: Callable[[int], None] = lambda done: None,
+) -> list[RegretRow]:
+    """Regret of every policy, and of the default with true lengths, on the same random bursts."""
+    runs = [(p, p, "class") for p in policies_of(profile)] + [(ORACLE, DEFAULT_POLICY, "oracle")]
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name, _, _ in runs}
+    # Every estimator goes on learning from burst to burst, as it would in use.
+    lengths = {name: seasoned(kind) for name, _, kind in runs}
+    for number in range(bursts):
+        workload = random_burst(seed * 100_000 + number)
+        best = Yardstick(profile, workload, slots).best()
+        for name, policy, _ in runs:
+            result = Simulation(profile, policy, slots, lengths=lengths[name]).run(workload)
+            found[name].append(_regret(outcome_of(result), best.mean_e2e_s, best.makespan_s))
+        on_burst(number + 1)
+    return [
+        RegretRow(name, name == DEFAULT_POLICY, tuple(e for e, _ in pairs), tuple(m for _, m in pairs))
+        for name, pairs in found.items()
+    ]
+
+
+def _regret(outcome: Outcome, best_e2e_s: float, best_makespan_s: float) -> tuple[float, float]:
+    # The best is the best that was confirmed; a policy that beats it by a hair has no negative regret.
+    return (
+        max(0.0, outcome.mean_e2e_s / best_e2e_s - 1),
+        max(0.0, outcome.makespan_s / best_makespan_s - 1),
+    )
