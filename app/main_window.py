@@ -12,24 +12,23 @@ from app.bridge import Bridge
 from app.layout import GUTTER, PanelLayout
 from app.panels.backends import BackendPanel
 from app.panels.kv_map import KvMap
-from app.panels.latency import ThroughputPanel, TtftPanel
 from app.panels.prompt import PromptPanel
 from app.panels.receipt import ReceiptSheet
 from app.panels.requests import RequestsPanel
 from app.panels.routing import RoutingPanel
+from app.refresher import Refresher
 from app.series.board import Board
 from app.settings import Settings
 from app.theme import ThemeHolder, stylesheet
 from app.toolbar import HEIGHT, Toolbar
 from app.widgets.backends_row import BackendsRow
 from app.widgets.controls import FocusRing
+from app.widgets.panel import Panel
 from app.widgets.toast import Toast
 from engine.events import Notice
-from engine.request import RequestState
 
 REFRESH_MS = 100
 SHEET = 760
-EVERYTHING = {"setup", "model", "backends", "requests", "routing", "text", "run", "notices"}
 
 
 class MainWindow(QMainWindow):
@@ -54,7 +53,6 @@ class MainWindow(QMainWindow):
         self.setMinimumSize(1280, 720)
         menu, self.actions_by_name = build_menu(self, self._handlers())
         self._build(menu)
-        self._pending: dict[QWidget, set[str]] = {panel: set(EVERYTHING) for panel in self._panels}
         self._connect()
         self._restore()
         self._apply_theme()
@@ -71,11 +69,10 @@ class MainWindow(QMainWindow):
         self.prompt = PromptPanel(board, themes, self.bridge)
         self.backends = BackendsRow(board, themes, self._make_backend)
         self.routing = RoutingPanel(board, themes)
-        self.ttft, self.throughput = TtftPanel(board, themes), ThroughputPanel(board, themes)
+        self.ttft, self.throughput = self._blank("Time to first token"), self._blank("Tokens per second")
         self.requests = RequestsPanel(board, themes)
-        self._panels = (
-            self.prompt, self.backends, self.routing, self.ttft, self.throughput, self.requests
-        )  # fmt: skip
+        first = (self.prompt, self.backends, self.routing, self.requests)
+        self._refresher = Refresher(board, first)
         charts = (self.routing, self.ttft, self.throughput)
         self.panel_layout = PanelLayout(self.prompt, self.backends, charts, self.requests)
         column = QVBoxLayout(centre)
@@ -91,6 +88,30 @@ class MainWindow(QMainWindow):
         self.sheet.hide()
         self.toast = Toast(themes, centre)
         self._ring = FocusRing(self, themes)
+
+    def _blank(self, title: str) -> Panel:
+        panel = Panel(self.board, self.themes)
+        panel.add_title(title)
+        panel.body.addStretch(1)
+        return panel
+
+    def _first_paint(self) -> None:
+        """pyqtgraph takes a third of a second to import, so its panels come only now."""
+        if self._closed:
+            return
+        from app.panels.latency import ThroughputPanel, TtftPanel
+
+        self.ttft, self.throughput = (
+            TtftPanel(self.board, self.themes),
+            ThroughputPanel(self.board, self.themes),
+        )
+        splitter = self.panel_layout.splitters["charts"]
+        for index, panel in enumerate((self.ttft, self.throughput), start=1):
+            splitter.replaceWidget(index, panel).deleteLater()
+            panel.show()
+            self._refresher.add(panel)
+        self.panel_layout.fit(self._panel_area())
+        self.painted.emit()
 
     def _make_backend(self, name: str) -> BackendPanel:
         return BackendPanel(self.board, self.themes, name, KvMap(self.board, self.themes, name))
@@ -188,8 +209,7 @@ class MainWindow(QMainWindow):
     # what changes
 
     def _board_changed(self, topics: set[str]) -> None:
-        for pending in self._pending.values():
-            pending |= topics
+        self._refresher.changed(topics)
         if "notices" in topics:
             self.toolbar.took_notice()
             if self.board.notices:
@@ -199,28 +219,12 @@ class MainWindow(QMainWindow):
             self._run_first()
 
     def tick(self) -> None:
-        """Ten times a second: panels that are visible and have something new to show."""
+        """Ten times a second."""
         now_s = self._clock()
-        if self._live():
-            for pending in self._pending.values():
-                pending.add("clock")
-        for panel, pending in self._pending.items():
-            wanted = pending & panel.topics if panel.topics else pending
-            if wanted and panel.isVisible():
-                pending.clear()
-                panel.refresh(wanted, now_s)
+        self._refresher.refresh(now_s)
         if self.sheet.isVisible():
             self.sheet.refresh({"clock"}, now_s)
         self.toolbar.refresh(now_s)
-
-    def _live(self) -> bool:
-        """Something counts up on the screen, or has just stopped and must settle."""
-        board = self.board
-        waiting = any(row.state is not RequestState.FINISHED for row in board.requests.values())
-        recent = any(
-            view.steps and self._clock() - view.steps[-1].finished_s < 3 for view in board.backends.values()
-        )
-        return waiting or recent
 
     def _apply_theme(self) -> None:
         self.setStyleSheet(stylesheet(self.themes.current))
@@ -250,7 +254,7 @@ class MainWindow(QMainWindow):
         done = super().event(event)
         if event.type() == QEvent.Type.Paint and not self._was_painted:
             self._was_painted = True
-            QTimer.singleShot(0, self.painted.emit)
+            QTimer.singleShot(0, self._first_paint)
         return done
 
     # the beginning and the end

@@ -13,7 +13,8 @@ from engine.request import RequestState
 HEIGHT = 56
 # (least width, model, policy, burst): widths of the combo boxes by the window's width
 WIDTHS = ((1700, 320, 200, 192), (1480, 264, 200, 192), (0, 184, 160, 152))
-MARK_FROM = 1480  # below this EMULATED stands without its detail
+SHORT_BELOW = 1480  # a short clock
+MARK_FROM = 1700  # below this EMULATED stands without its detail
 CLOCK_WIDEST = {False: "00.00 s, 000 of 000 finished", True: "00.00 s, 00 of 00"}
 
 
@@ -100,7 +101,7 @@ class Toolbar(QWidget):
         for combo, wide in zip((self.model, self.policy, self.preset), widths, strict=True):
             combo.setFixedWidth(wide)
         # A fixed width, so that nothing moves while the figures grow.
-        self._short = width < MARK_FROM
+        self._short = width < SHORT_BELOW
         self.clock.setFont(font("label" if self._short else "body"))
         self.clock.setFixedWidth(self.clock.fontMetrics().horizontalAdvance(CLOCK_WIDEST[self._short]))
         self._show_mark()

@@ -32,8 +32,8 @@ class Rig:
             self.board, self.themes, self.bridge, self.settings, clock=lambda: SCENE_NOW_S
         )
         self.window.resize(1920, 1080)
-        self.window.show()
-        qtbot.waitExposed(self.window)
+        with qtbot.waitSignal(self.window.painted):
+            self.window.show()
 
     def start(self) -> None:
         self.bridge.start(lambda: self.engine)

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from engine.events import BackendState, BackendStatus, BurstDone, EngineFailed, Notice, SetupStep
 
-SIZES = [(1920, 1080), (1700, 1000), (1500, 900), (1440, 900), (1280, 720)]
+SIZES = [(1920, 1080), (1700, 1000), (1600, 1000), (1500, 900), (1440, 900), (1280, 720)]
 
 
 def clipped(window: QWidget) -> list[str]:
@@ -28,9 +28,12 @@ def clipped(window: QWidget) -> list[str]:
     for widget in [*window.findChildren(QLabel), *window.findChildren(QPushButton)]:
         text = widget.text()
         wraps = isinstance(widget, QLabel) and widget.wordWrap()
-        if not widget.isVisible() or not text or "<" in text or wraps:
+        if not widget.isVisible() or not text or wraps:
             continue
-        needed = max(widget.fontMetrics().horizontalAdvance(line) for line in text.split("\n"))
+        if "<" in text:  # rich text knows its own width
+            needed = widget.minimumSizeHint().width()
+        else:
+            needed = max(widget.fontMetrics().horizontalAdvance(line) for line in text.split("\n"))
         if needed > widget.width() + 1:
             out.append(f"{text!r} needs {needed}, has {widget.width()}")
     return out

@@ -1,0 +1,47 @@
+"""When a panel repaints: at most ten times a second, only while visible, only with something new."""
+
+from collections.abc import Iterable
+
+from PySide6.QtWidgets import QWidget
+
+from app.series.board import Board
+from engine.request import RequestState
+
+EVERYTHING = {"setup", "model", "backends", "requests", "routing", "text", "run", "notices"}
+SETTLES_S = 3.0  # after its last step a backend's rate still has to fall to zero on the screen
+
+
+class Refresher:
+    """Keeps for each panel the topics that changed since it was last shown."""
+
+    def __init__(self, board: Board, panels: Iterable[QWidget]) -> None:
+        self._board = board
+        self._pending: dict[QWidget, set[str]] = {}
+        for panel in panels:
+            self.add(panel)
+
+    def add(self, panel: QWidget) -> None:
+        self._pending[panel] = set(EVERYTHING)
+
+    def changed(self, topics: set[str]) -> None:
+        for pending in self._pending.values():
+            pending |= topics
+
+    def refresh(self, now_s: float) -> None:
+        """Let every visible panel with pending topics show the board; hidden ones keep theirs."""
+        if self._counting(now_s):
+            self.changed({"clock"})
+        for panel, pending in self._pending.items():
+            wanted = pending & panel.topics if panel.topics else set(pending)
+            if wanted and panel.isVisible():
+                pending.clear()
+                panel.refresh(wanted, now_s)
+
+    def _counting(self, now_s: float) -> bool:
+        """A number on the screen grows by itself: something waits or runs, or has only just ended."""
+        board = self._board
+        if any(row.state is not RequestState.FINISHED for row in board.requests.values()):
+            return True
+        return any(
+            view.steps and now_s - view.steps[-1].finished_s < SETTLES_S for view in board.backends.values()
+        )
