@@ -52,6 +52,10 @@ class Bridge(QObject):
             return
         self._timer.start()
 
+    def pause(self) -> None:
+        """Leave further events in the ring."""
+        self._timer.stop()
+
     def drain(self) -> None:
         if self._subscription is None:
             return

@@ -226,6 +226,11 @@ class MainWindow(QMainWindow):
             self.sheet.refresh({"clock"}, now_s)
         self.toolbar.refresh(now_s)
 
+    def freeze(self, now_s: float) -> None:
+        """Stand still at `now_s`, for a picture: no more events, no more time."""
+        self.bridge.pause()
+        self._clock = lambda: now_s
+
     def _apply_theme(self) -> None:
         self.setStyleSheet(stylesheet(self.themes.current))
 

@@ -81,6 +81,9 @@ class Photographer(QObject):
     def _take(self) -> None:
         self._timer.stop()
         self._window.bridge.drain()
+        run = self._window.board.run
+        exact = self._burst and run is not None and self._after_s is not None and not self._after_burst
+        self._window.freeze(run.started.start_s + self._after_s if exact else self._clock())
         self._window.tick()
         # Layouts asked for by that refresh take one turn of the event loop.
         QTimer.singleShot(2 * POLL_MS, self._save)
