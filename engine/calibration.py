@@ -90,7 +90,7 @@ class Calibrator:
         unit = self._core.supervisor.units[name]
         measured = load_measured(measured_key(unit))
         if measured is not None:
-            self._core.set_measured(name, measured)
+            self._core.measurements.set(name, measured)
         if not self._core.config.calibrate:
             return
         if measured is None:
@@ -243,7 +243,7 @@ class Calibrator:
             measured = self._result(stage, name, load_measured(key))
             if measured is not None:
                 save_measured(key, measured)
-                self._core.set_measured(name, measured)
+                self._core.measurements.set(name, measured)
                 detail = _words(stage.kind, measured)
         self._tell(stage, "done", detail)
         if not self._stages:

@@ -6,7 +6,6 @@ Nothing here is thread-safe and nothing needs to be; `engine.engine` hands work 
 import heapq
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import count
 from multiprocessing.connection import Connection
 
@@ -28,8 +27,8 @@ from engine.events import (
 )
 from engine.kv.manager import check_pool
 from engine.ledger import Entry, Ledger
-from engine.profiling.profile import BackendProfile
-from engine.profiling.store import Measured, save_local
+from engine.measurements import Measurements
+from engine.profiling.store import Measured
 from engine.replies import Codec, Conversations, Reply
 from engine.request import (
     GREEDY,
@@ -40,7 +39,7 @@ from engine.request import (
     RequestState,
     SamplingParams,
 )
-from engine.routing.router import Pace, Router
+from engine.routing.router import Router
 from engine.supervisor import Supervisor, Unit
 from engine.text import Message
 from engine.transport import Loaded
@@ -76,7 +75,7 @@ class Core:
         self.ledger = Ledger()
         self._replies: dict[RequestId, Reply] = {}
         self._typed = 0
-        self._measured: dict[BackendName, Measured] = {}
+        self.measurements = Measurements(self)
         self._open: set[RequestId] = set()  # requests of the user that have not ended
         self._held: dict[RequestId, Callable[[], None]] = {}  # prompts typed before any backend had loaded
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
@@ -131,59 +130,12 @@ class Core:
         self.router.restore(name)
         self.supervisor.set_state(name, BackendState.READY)
         if unit.profile is not None:
-            self.set_measured(name, Measured(unit.profile.rates, unit.profile.steps))
+            self.measurements.set(name, Measured(unit.profile.rates, unit.profile.steps))
         else:
             self.calibrator.loaded(name)
         held, self._held = self._held, {}
         for go in held.values():
             go()
-
-    def set_measured(self, name: BackendName, measured: Measured) -> None:
-        """Rates and step times of a backend became known: prices and ranks follow."""
-        rates, spec = measured.rates, self.supervisor.units[name].plan.spec
-        self.router.set_rates(name, rates)
-        if measured.steps is not None:
-            self.router.set_pace(name, Pace(measured.steps, spec.slots, spec.token_budget))
-        self._measured[name] = measured
-        self._keep_local_profile()
-        order = self.router.fastest_first()
-        for other, unit in self.supervisor.units.items():
-            info = replace(unit.info, rank=order.index(other))
-            if other == name:
-                info = replace(
-                    info,
-                    prefill_rate=rates.prefill,
-                    decode_rate=rates.decode,
-                    step_error=measured.held_out_error,
-                    priced=measured.steps is not None,
-                    paired=measured.paired,
-                )
-            if info != unit.info:
-                self.supervisor.update_info(other, info)
-
-    def _keep_local_profile(self) -> None:
-        """Once every running backend is measured, together they are this machine's profile."""
-        units = [u for u in self.supervisor.units.values() if u.ready and u.profile is None]
-        profiles = []
-        for unit in units:
-            measured = self._measured.get(unit.plan.spec.name)
-            if measured is None or measured.steps is None:
-                return
-            info = unit.info
-            profiles.append(
-                BackendProfile(
-                    info.name,
-                    info.kind,
-                    f"{info.device_name}, {info.format}",
-                    info.slots,
-                    info.kv_blocks,
-                    info.block_bytes,
-                    measured.rates,
-                    measured.steps,
-                )
-            )
-        if profiles:
-            save_local(tuple(profiles))
 
     def _on_death(self, name: BackendName) -> None:
         """Started requests end with `error`, waiting ones move to whoever is alive."""

@@ -97,13 +97,15 @@ def running_engine(config: EngineConfig) -> Iterator[Watch]:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], note: str = "") -> None:
     """A table on stdout; columns of numbers are right-aligned. A file or a pipe gets every column whole."""
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for i, column in enumerate(columns):
         numbers = all(isinstance(row[i], int | float | None) for row in rows)
         table.add_column(column, justify="right" if numbers else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(cell_text(c) for c in row))
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 400)
+    if title:
+        sys.stdout.write(f"{title}\n")
     with console.capture() as capture:
         console.print(table)
         if note:

@@ -2,7 +2,7 @@
 
 Every format's answer for a row is independent of the other rows but for the order of additions. The
 weight-only formats hold a second, dense copy with the same values: their kernels are made for few rows
-and take ten times a dense product's time on a prefill chunk.
+and take ten times a dense product's time, or more, on a prefill chunk.
 """
 
 from collections.abc import Callable

@@ -21,7 +21,7 @@ class StepTimeModel:
     interference: float = 0.0  # chi
 
     def rows_s(self, rows: int) -> float:
-        """A[n]: interpolated between table entries, extended along the last two beyond, never below 0."""
+        """A[n]: interpolated between table entries, extended along the last two unless those fall."""
         if rows <= 0:
             return 0.0
         table = self.decode_s
@@ -32,7 +32,9 @@ class StepTimeModel:
             return table[i][1]
         i = min(max(i, 1), len(table) - 1)
         (n0, a0), (n1, a1) = table[i - 1], table[i]
-        return max(0.0, a0 + (a1 - a0) * (rows - n0) / (n1 - n0))
+        if rows > n1:  # kernels switch, so a table may fall; what it does beyond its end must not
+            return a1 + max(0.0, a1 - a0) * (rows - n1) / (n1 - n0)
+        return a0 + (a1 - a0) * (rows - n0) / (n1 - n0)
 
     def step_s(
         self,

@@ -127,6 +127,8 @@ def forecast(
 
 def steps_until(gap_s: float, first_s: float, growth_s: float) -> int:
     """Fewest decode steps that take at least `gap_s`: k first + growth k (k - 1) / 2 >= gap."""
+    if growth_s <= 0 and first_s <= 0:
+        return 1  # a fit may price a step at nothing
     if growth_s <= 0:
         return max(1, math.ceil(gap_s / first_s - 1e-9))
     half = first_s - growth_s / 2

@@ -107,14 +107,9 @@ class LengthEstimator:
         self._errors: deque[float] = deque(maxlen=64)
         self._ratio = 0.7  # of the budget, for the kind "ratio"
 
-    def remaining(self, request: Request, generated: int = 0, truth: int | None = None) -> Remaining:
-        """Tokens still to come after `generated`, at least 1 and at most what the budget leaves.
-
-        `truth`, the final length, is used by the kind "oracle" only.
-        """
+    def remaining(self, request: Request, generated: int = 0) -> Remaining:
+        """Tokens still to come after `generated`, at least 1 and at most what the budget leaves."""
         left = max(1, request.sampling.max_new_tokens - generated)
-        if self.kind == "oracle" and truth is not None:
-            return Remaining(float(max(1, truth - generated)), float(max(1, truth - generated)))
         if self.kind in ("budget", "oracle") or request.sampling.ignore_eos:
             return Remaining(float(left), float(left))  # ignore_eos runs to its budget: nothing to guess
         if self.kind == "ratio":
@@ -127,7 +122,7 @@ class LengthEstimator:
         """A reply ended with `length` tokens; censored when the budget or the user cut it."""
         if not censored and length > 0:
             # What would have been said of it at its arrival: the live error.
-            self._errors.append(abs(self.remaining(request, 0, length).mean - length) / length)
+            self._errors.append(abs(self.remaining(request).mean - length) / length)
         for name in classes_of(request):
             entry = self._classes.setdefault(name, _Class())
             entry.lengths.append((length, censored))

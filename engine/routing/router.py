@@ -16,7 +16,7 @@ from engine.profiling.profile import Rates
 from engine.profiling.step_time import StepTimeModel
 from engine.receipt import Candidate, Receipt
 from engine.request import BackendName, FinishReason, Request, RequestId
-from engine.routing.forecast import Job
+from engine.routing.forecast import Job, both_busy_s, forecast, on_the_wall
 from engine.routing.length import LengthEstimator, Remaining
 from engine.routing.policies import (
     BATCHED_POLICIES,
@@ -194,22 +194,30 @@ class Router:
         candidates = [self._candidate(m, request, c) for m, c in zip(mirrors, chains, strict=True)]
         order = [mirrors.index(self._mirrors[n]) for n in self.fastest_first() if self._mirrors[n].alive]
         policy = f"forced-{only}" if only else self.policy
-        paces = [m.pace for m in mirrors]
+        paces = [m.pace for m in mirrors if m.pace is not None]
+        table = None
+        if len(paces) == len(mirrors):
+            # Every policy's receipt says what the forecast foresees; only the batched ones decide by it.
+            outlooks = [
+                self._outlook(m, p, request, c, now_s) for m, p, c in zip(mirrors, paces, chains, strict=True)
+            ]
+            table = prices(outlooks)
+            candidates = [
+                replace(
+                    c, delay_s=p.delay_s, ttft_s=p.ttft_s, e2e_s=p.e2e_s, p90_s=p.p90_s, clear_s=p.clear_s
+                )
+                for c, p in zip(candidates, table, strict=True)
+            ]
         used = policy
-        if policy in BATCHED_POLICIES:
-            known = [p for p in paces if p is not None]
-            if len(known) == len(paces):
-                outlooks = [
-                    self._outlook(m, p, request, c, now_s)
-                    for m, p, c in zip(mirrors, known, chains, strict=True)
-                ]
-                candidates, choice = _batched(policy, candidates, outlooks, order)
-            else:
-                choice = choose("isolated-rates", candidates, order, self._turn)
-                used = "isolated-rates" if choice.unit == "s" else "least-requests"
+        if policy == "total-delay" and table is not None:
+            scores: tuple[float | None, ...] = tuple(p.delay_s for p in table)
+            choice = Choice(total_delay(outlooks, table, order[0]), scores, "s")
+        elif policy == "batched-clear" and table is not None:
+            choice = Choice(clears_first(table, order), tuple(p.clear_s for p in table), "s")
         else:
-            choice = choose(policy, candidates, order, self._turn)
-            if policy == "isolated-rates" and choice.unit == "requests":
+            used = "isolated-rates" if policy in BATCHED_POLICIES else policy
+            choice = choose(used, candidates, order, self._turn)
+            if used == "isolated-rates" and choice.unit == "requests":
                 used = "least-requests"
         self._turn += 1
         candidates = [replace(c, score=s) for c, s in zip(candidates, choice.scores, strict=True)]
@@ -229,34 +237,8 @@ class Router:
     def _outlook(
         self, mirror: _Mirror, pace: Pace, request: Request, chain: list[bytes], now_s: float
     ) -> Outlook:
-        """One backend's outstanding requests as jobs, with lengths as estimated now."""
-        active, queue = [], []
-        published: set[RequestId] = set()
-        for load in mirror.load.requests:
-            published.add(load.request_id)
-            sent = mirror.sent.get(load.request_id)
-            left = load.decode_remaining
-            if sent is not None:
-                left = round(self._left(sent.request, load.generated).mean)
-            computed = load.prompt_tokens - load.prefill_remaining + max(0, load.generated - 1)
-            held = blocks_for(load.prompt_tokens + load.generated + load.decode_remaining)
-            job = Job(
-                load.request_id,
-                load.prefill_remaining,
-                max(1, left),
-                computed,
-                held - load.cached_tokens // BLOCK_TOKENS,
-            )
-            if load.active:
-                active.append(job)
-            else:
-                queue.append(job)
-        # A busy backend decides again when its present step ends; an idle one decides now.
-        since_s = max(0.0, now_s - mirror.published_s) if active or queue else 0.0
-        for request_id, sent in mirror.sent.items():
-            if request_id not in published:
-                ready_s = max(0.0, sent.sent_s - now_s + since_s)
-                queue.append(self._job(sent.request, mirror.coming_tokens(sent.chain), ready_s)[0])
+        """One backend's outstanding requests as jobs, and the incoming one."""
+        active, queue, since_s = self._jobs(mirror, now_s)
         new, p90 = self._job(request, mirror.coming_tokens(chain), since_s)
         return Outlook(
             pace.steps,
@@ -272,14 +254,73 @@ class Router:
             mirror.error,
         )
 
-    def _left(self, request: Request, generated: int) -> Remaining:
-        """Tokens still to come. The truth is looked at by the oracle alone, for comparison."""
-        truth = request.reply_tokens if self.lengths.kind == "oracle" else None
-        return self.lengths.remaining(request, generated, truth)
+    def _jobs(self, mirror: _Mirror, now_s: float, truth: bool = False) -> tuple[list[Job], list[Job], float]:
+        """(active, queued, seconds since the load was true), with lengths as estimated now."""
+        active, queue = [], []
+        published: set[RequestId] = set()
+        for load in mirror.load.requests:
+            published.add(load.request_id)
+            sent = mirror.sent.get(load.request_id)
+            left: float = load.decode_remaining
+            if sent is not None:
+                left = self._left(sent.request, load.generated, truth).mean
+            computed = load.prompt_tokens - load.prefill_remaining + max(0, load.generated - 1)
+            held = blocks_for(load.prompt_tokens + load.generated + load.decode_remaining)
+            job = Job(
+                load.request_id,
+                load.prefill_remaining,
+                max(1, round(left)),
+                computed,
+                held - load.cached_tokens // BLOCK_TOKENS,
+            )
+            if load.active:
+                active.append(job)
+            else:
+                queue.append(job)
+        # A busy backend decides again when its present step ends; an idle one decides now.
+        since_s = max(0.0, now_s - mirror.published_s) if active or queue else 0.0
+        for request_id, sent in mirror.sent.items():
+            if request_id not in published:
+                ready_s = max(0.0, sent.sent_s - now_s + since_s)
+                cached = mirror.coming_tokens(sent.chain)
+                queue.append(self._job(sent.request, cached, ready_s, truth)[0])
+        return active, queue, since_s
 
-    def _job(self, request: Request, cached: int, ready_s: float) -> tuple[Job, int]:
+    def foresee(self, now_s: float, truth: bool = False) -> dict[RequestId, float]:
+        """Seconds from now until each outstanding request ends, where step times are known.
+
+        With `truth`, workload requests are priced with the length they will have: what is left is the
+        error of the step-time model alone.
+        """
+        known = [(m, m.pace) for m in self._mirrors.values() if m.alive and m.pace is not None]
+        casts, since = [], []
+        for mirror, pace in known:
+            active, queue, since_s = self._jobs(mirror, now_s, truth)
+            free = mirror.load.free_blocks or 1_000_000
+            casts.append(
+                forecast(pace.steps, pace.slots, pace.token_budget, active, queue, free, mirror.factor)
+            )
+            since.append(since_s)
+        chis = [pace.steps.interference for _, pace in known]
+        out: dict[RequestId, float] = {}
+        for k, cast in enumerate(casts):
+            both = max(
+                (both_busy_s(cast, chis[k], o, chis[i]) for i, o in enumerate(casts) if i != k), default=0.0
+            )
+            for key, end_s in cast.finish_s.items():
+                out[RequestId(key)] = on_the_wall(end_s, chis[k], both) - since[k]
+        return out
+
+    def _left(self, request: Request, generated: int, truth: bool = False) -> Remaining:
+        """Tokens still to come. The truth is looked at for comparison only: by the oracle, or on demand."""
+        if request.reply_tokens is not None and (truth or self.lengths.kind == "oracle"):
+            exact = float(max(1, request.reply_tokens - generated))
+            return Remaining(exact, exact)
+        return self.lengths.remaining(request, generated)
+
+    def _job(self, request: Request, cached: int, ready_s: float, truth: bool = False) -> tuple[Job, int]:
         """A request that is not admitted yet, and the tokens its reply may well need."""
-        length = self._left(request, 0)
+        length = self._left(request, 0, truth)
         cached = min(cached, restorable_blocks(request.prompt_tokens) * BLOCK_TOKENS)
         need = blocks_for(request.prompt_tokens + request.sampling.max_new_tokens)
         job = Job(
@@ -330,19 +371,3 @@ class Router:
             rates.decode if rates else None,
         )
         return replace(candidate, score_s=isolated_score(candidate))
-
-
-def _batched(
-    policy: str, candidates: list[Candidate], outlooks: Sequence[Outlook], fastest_first: Sequence[int]
-) -> tuple[list[Candidate], Choice]:
-    """Price every placement with the forecast; returns the candidates with what it foresees."""
-    table = prices(outlooks)
-    priced = [
-        replace(c, delay_s=p.delay_s, ttft_s=p.ttft_s, e2e_s=p.e2e_s, p90_s=p.p90_s, clear_s=p.clear_s)
-        for c, p in zip(candidates, table, strict=True)
-    ]
-    if policy == "batched-clear":
-        scores = tuple(p.clear_s for p in table)
-        return priced, Choice(clears_first(table, fastest_first), scores, "s")
-    scores = tuple(p.delay_s for p in table)
-    return priced, Choice(total_delay(outlooks, table, fastest_first[0]), scores, "s")
