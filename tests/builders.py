@@ -33,7 +33,7 @@ def make_request(
     """A greedy request; `prompt` is its ids or a number of distinct ones nobody else has."""
     ids = tuple(prompt) if not isinstance(prompt, int) else unlike(request_id, prompt)
     sampling = type(GREEDY)(temperature=0.0, top_p=1.0, max_new_tokens=new, ignore_eos=ignore_eos)
-    return Request(RequestId(request_id), ids, sampling, arrival_s, tag, context_cut)
+    return Request(RequestId(request_id), ids, sampling, arrival_s, tag, context_cut=context_cut)
 
 
 def unlike(seed: int, count: int) -> tuple[int, ...]:

@@ -93,8 +93,8 @@ def parse_profile(data: dict[str, Any], where: str) -> Profile:
                 interference=_number(steps, "interference", where),
             )
             rates = Rates(_number(item["rates"], "prefill", where), _number(item["rates"], "decode", where))
-            if rates.prefill <= 0 or rates.decode <= 0 or not table or min(table) != 1 or min(table.values()) <= 0:
-                raise ProfileError(f"{where}: rates and decode_s must be above 0, and decode_s must start at 1 row.")
+            if rates.prefill <= 0 or rates.decode <= 0 or not table or min(table) != 1:
+                raise ProfileError(f"{where}: rates must be above 0 and decode_s must start at 1 row.")
             backends.append(
                 BackendProfile(
                     _text(item, "name", where),

@@ -355,3 +355,13 @@ def test_adoption_after_admission_is_told() -> None:
     assert adopted == ()
     d.scheduler.schedule(2.0)
     assert d.scheduler.take_admissions() == ((), ((2, 96),))
+
+
+def test_a_workloads_reply_stops_where_it_is_told_to() -> None:
+    """Whatever the model says: end-of-text is no end before it."""
+    from dataclasses import replace
+
+    d = drive(eos=[_eos_of(10, 4)])
+    d.add(replace(make_request(1, 10, 50), reply_tokens=9))
+    d.run()
+    assert d.reasons[1] is FinishReason.STOP and len(d.outputs[1]) == 9

@@ -53,6 +53,21 @@ def test_the_published_bursts(
     assert r["requests_per_backend"]["cpu"] == on_cpu
 
 
+@pytest.mark.parametrize(
+    ("preset", "gpu_slots", "makespan_s", "on_cpu"),
+    [
+        ("seed-warm-8", 4, 8.90, 2),
+        ("seed-warm-48", 4, 54.94, 11),
+        ("seed-warm-8", 1, 3.53, 0),
+        ("seed-warm-48", 1, 20.48, 2),
+    ],
+)
+def test_total_delay_on_the_same_bursts(preset: str, gpu_slots: int, makespan_s: float, on_cpu: int) -> None:
+    r = result(preset, "total-delay", gpu_slots=gpu_slots)
+    assert r["makespan_s"] == pytest.approx(makespan_s, rel=0.02)
+    assert r["requests_per_backend"]["cpu"] == on_cpu
+
+
 def test_it_is_the_eighth_that_goes_to_the_cpu() -> None:
     chosen = [x["backend"] for x in result("seed-warm-8", "isolated-rates")["requests"]]
     assert chosen == ["gpu"] * 7 + ["cpu"]
@@ -130,8 +145,8 @@ def _check(r: Result, preset: str, policy: str) -> None:
     assert (r["preset"], r["policy"], r["emulated"], r["simulated"]) == (preset, policy, True, True)
     assert [x["id"] for x in rows] == list(range(1, len(workload.requests) + 1))
     for x, planned in zip(rows, workload.requests, strict=True):
-        assert x["finish_reason"] == "length"
-        assert x["output_tokens"] == planned.sampling.max_new_tokens
+        assert x["finish_reason"] == ("length" if planned.reply_tokens is None else "stop")
+        assert x["output_tokens"] == planned.output_tokens
         assert x["prompt_tokens"] == len(planned.prompt)
         assert 0 <= x["cached_tokens"] < x["prompt_tokens"] and x["cached_tokens"] % 16 == 0
         assert x["arrival_s"] == pytest.approx(planned.offset_s, abs=2e-6)

@@ -43,11 +43,11 @@ def test_the_terms_add_up() -> None:
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(
-    st.dictionaries(st.integers(2, 64), st.floats(0, 10), max_size=6),
-    st.floats(0, 10),
-    st.integers(0, 256),
+    st.dictionaries(st.integers(2, 64), st.floats(1e-6, 10), max_size=6),
+    st.floats(1e-6, 10),
+    st.integers(1, 256),
 )
 def test_no_table_makes_time_run_backwards(table: dict[int, float], first: float, rows: int) -> None:
-    """A table may fall (kernels switch), and beyond its end it must not fall below nothing."""
+    """A table may fall (kernels switch), and beyond its end it must not fall to nothing."""
     model = StepTimeModel(tuple(sorted({1: first, **table}.items())))
-    assert model.step_s(rows, 0, 0, 0.0, 0, False) >= 0
+    assert model.step_s(rows, 0, 0, 0.0, 0, False) > 0
