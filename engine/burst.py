@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from engine.backend import DropUnowned
 from engine.errors import EngineError
-from engine.events import BurstDone, BurstStarted, Notice
+from engine.events import BurstDone, BurstStarted, Notice, StepReport
 from engine.ledger import result_json
+from engine.profiling.profile import Profile
+from engine.recording import Recorder, head_json
 from engine.request import Request, RequestId, SamplingParams
 from engine.workloads.presets import Workload, make_workload
 
@@ -39,6 +41,8 @@ class Burst:
     seeding: set[RequestId] = field(default_factory=set)
     to_come: int = 0
     open: set[RequestId] = field(default_factory=set)
+    recorder: Recorder | None = None
+    foreseen: dict[RequestId, tuple[float, float]] = field(default_factory=dict)  # at the last arrival
     mixed: bool = False  # requests from outside ran beside it: not for comparisons
 
 
@@ -100,8 +104,16 @@ class BurstRunner:
         if self.burst is not None and self.burst.phase is not Phase.WAITING:
             self.burst.mixed = True
 
+    def on_report(self, report: StepReport) -> None:
+        """A step while the burst runs is part of its record."""
+        if self.burst is not None and self.burst.recorder is not None:
+            self.burst.recorder.step(report)
+
     def ended(self, request_id: RequestId) -> None:
         if self.burst is not None:
+            entry = self._core.ledger.entries.get(request_id)
+            if self.burst.recorder is not None and entry is not None and request_id in self.burst.open:
+                self.burst.recorder.request(entry, entry.request.arrival_s - self.burst.start_s)
             self.burst.seeding.discard(request_id)
             self.burst.open.discard(request_id)
 
@@ -129,6 +141,8 @@ class BurstRunner:
             BurstStarted(burst.run_id, burst.preset, burst.policy, len(planned), burst.start_s, offsets)
         )
 
+        self._record(burst)
+
         def arrive(number: int) -> None:
             p = planned[number - 1]
             # The planned time, not the time of the timer: being late is part of the latency.
@@ -138,9 +152,38 @@ class BurstRunner:
             burst.to_come -= 1
             burst.open.add(request.id)
             core.submit(request, number, burst.run_id)
+            if not burst.to_come:
+                self._foresee(burst)
 
         for number, p in enumerate(planned, 1):
             core.at(burst.start_s + p.offset_s, lambda n=number: arrive(n))  # type: ignore[misc]
+
+    def _record(self, burst: Burst) -> None:
+        """Open the run's file. A disk that is full costs the record, not the burst."""
+        assert burst.workload is not None
+        core = self._core
+        backends = core.measurements.profiles()
+        profile = None
+        if backends is not None:
+            profile = Profile("run", "the run's own calibration", "recorded with the run", backends)
+        emulated = core.config.emulate is not None
+        try:
+            burst.recorder = Recorder(
+                head_json(burst.run_id, burst.workload, burst.policy, core.config.model, emulated, profile)
+            )
+        except OSError as error:
+            core.publish(Notice("warning", f"This run is not recorded ({error.strerror}): free some space."))
+
+    def _foresee(self, burst: Burst) -> None:
+        """When everybody has arrived: each request's E2E as foreseen now, and with true lengths."""
+        core = self._core
+        now = core.clock.now_s()
+        estimated, true = core.router.foresee(now), core.router.foresee(now, truth=True)
+        for request_id, left_s in estimated.items():
+            entry = core.ledger.entries.get(request_id)
+            if entry is not None and request_id in burst.open:
+                since = now - entry.request.arrival_s
+                burst.foreseen[request_id] = (since + left_s, since + true[request_id])
 
     def _finish(self, burst: Burst, aborted: bool) -> None:
         self.burst = None
@@ -153,6 +196,14 @@ class BurstRunner:
             burst.start_s,
             emulated=core.config.emulate is not None,
             simulated=False,
-            extra={"profile": core.config.emulate, "mixed": burst.mixed, "run_id": burst.run_id},
+            extra={
+                "profile": core.config.emulate,
+                "mixed": burst.mixed,
+                "run_id": burst.run_id,
+                "run_file": str(burst.recorder.path) if burst.recorder else None,
+            },
+            foreseen=burst.foreseen,
         )
+        if burst.recorder is not None:
+            burst.recorder.close(None if aborted else result)
         core.publish(BurstDone(burst.run_id, aborted, result))

@@ -9,7 +9,7 @@ from engine import __version__
 from engine.config import FORMATS, SCHEDULING_POLICIES, BackendOptions, EngineConfig
 from engine.errors import EngineError
 
-SUBCOMMANDS = ("generate", "burst", "simulate", "models", "profile")
+SUBCOMMANDS = ("generate", "burst", "simulate", "replay", "regret", "models", "profile")
 
 _DESCRIPTION = """\
 When does a CPU beat waiting for the GPU? Answered live, on your own machine.
@@ -129,7 +129,7 @@ def window_parser() -> argparse.ArgumentParser:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    from engine.commands import burst, generate, models, profile, simulate
+    from engine.commands import burst, generate, models, profile, regret, replay, simulate
 
     parser = argparse.ArgumentParser(
         prog="offramp", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -137,7 +137,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"offramp {__version__}")
     parser.add_argument("--help-window", action="store_true", help="list the options of the window")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for module in (generate, burst, simulate, models, profile):
+    for module in (generate, burst, simulate, replay, regret, models, profile):
         module.add_parser(commands)
     return parser
 

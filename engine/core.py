@@ -184,6 +184,7 @@ class Core:
     def _on_report(self, report: StepReport) -> None:
         self.router.observe(report)
         self.calibrator.on_report(report)
+        self.bursts.on_report(report)
         ended = self.ledger.apply(report)
         self.publish(StepDone(report))
         for request_id, token in report.tokens:

@@ -3,7 +3,7 @@
 The real engine and the simulator keep the same ledger, so their numbers mean the same.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.events import BackendInfo, RequestDone, StepReport
@@ -130,8 +130,12 @@ def result_json(
     emulated: bool,
     simulated: bool,
     extra: dict[str, object] | None = None,
+    foreseen: Mapping[RequestId, tuple[float, float]] | None = None,
 ) -> dict[str, object]:
-    """The JSON object of a burst. Times are seconds; `arrival_s` counts from the first submission."""
+    """The JSON object of a burst. Times are seconds; `arrival_s` counts from the first submission.
+
+    `foreseen` holds each request's E2E as forecast at the last arrival: with estimated and with true lengths.
+    """
     rows = list(entries)
     finished = [e.finished_s for e in rows if e.finished_s is not None]
     makespan = max(finished) - start_s if finished else None
@@ -139,6 +143,7 @@ def result_json(
     requests: list[dict[str, object]] = []
     for e in rows:
         t = e.timings
+        renewed, model_only = (foreseen or {}).get(e.request.id, (None, None))
         requests.append(
             {
                 "id": e.number,
@@ -152,6 +157,9 @@ def result_json(
                 "tpot_s": rounded(t.tpot_s),
                 "e2e_s": rounded(t.e2e_s),
                 "finish_reason": e.reason,
+                "predicted_s": rounded(e.receipt.predicted_s) if e.receipt else None,
+                "predicted_last_arrival_s": rounded(renewed),
+                "predicted_true_lengths_s": rounded(model_only),
                 "receipt": receipt_json(e.receipt) if e.receipt else None,
             }
         )

@@ -2,7 +2,9 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from operator import attrgetter
+from typing import Any
 
 from engine.experiments.percentiles import percentile
 from engine.experiments.tables import DEFAULT_POLICY, policies_of
@@ -109,3 +111,54 @@ def _regret(outcome: Outcome, best_e2e_s: float, best_makespan_s: float) -> tupl
         max(0.0, outcome.mean_e2e_s / best_e2e_s - 1),
         max(0.0, outcome.makespan_s / best_makespan_s - 1),
     )
+
+
+def explain(
+    profile: Profile, workload: Workload, policy: str, result: dict[str, Any] | None
+) -> dict[str, object]:
+    """Best placement, bound and the split of the regret of one run.
+
+    For each goal, as fractions of the best: `model_error` = as it ran against the same placement simulated;
+    `length_error` = the policy against itself with true lengths; `greedy_choice` = that against the best;
+    `unproven_gap` = the best against the lower bound, 0 where every placement was tried.
+    """
+    yardstick = Yardstick(profile, workload)
+    best = yardstick.best()
+    names = [b.name for b in profile.backends]
+    placed = None
+    if result is not None and all(r["backend"] in names for r in result["requests"]):
+        placed = tuple(names.index(r["backend"]) for r in result["requests"])
+    measured = outcome_of(result) if result is not None and placed is not None else None
+    same = yardstick.exact(placed) if placed is not None else None
+    routed = outcome_of(Simulation(profile, policy, lengths=seasoned()).run(workload))
+    exact_lengths = LengthEstimator("oracle")
+    true = outcome_of(Simulation(profile, policy, lengths=exact_lengths).run(workload))
+    goals = {
+        "makespan": (attrgetter("makespan_s"), best.makespan_s),
+        "mean_e2e": (attrgetter("mean_e2e_s"), best.mean_e2e_s),
+    }
+    split: dict[str, dict[str, float | None]] = {}
+    for goal, (of, least) in goals.items():
+        gap = 0.0 if best.proven or goal != "makespan" else max(0.0, least / best.lower_bound_s - 1)
+        split[goal] = {
+            "total": (of(measured if measured is not None else routed) - least) / least,
+            "model_error": None if measured is None or same is None else (of(measured) - of(same)) / least,
+            "length_error": (of(routed) - of(true)) / least,
+            "greedy_choice": (of(true) - least) / least,
+            "unproven_gap": gap,
+        }
+    return {
+        "preset": workload.preset,
+        "policy": policy,
+        "simulated": True,
+        "proven": best.proven,
+        "tried": best.tried,
+        "measured": asdict(measured) if measured is not None else {},
+        "simulated_same_placement": asdict(same) if same is not None else {},
+        "policy_simulated": asdict(routed),
+        "policy_true_lengths": asdict(true),
+        "best": {"makespan_s": best.makespan_s, "mean_e2e_s": best.mean_e2e_s},
+        "best_placement": [names[p] for p in best.mean_e2e_placement],
+        "lower_bound": {"makespan_s": best.lower_bound_s},
+        "regret": split,
+    }
