@@ -178,6 +178,7 @@ class Calibrator:
             what, who = _SAYS[stage.kind], ", ".join(supervisor.units[n].info.label for n in stage.names)
             words = f"Not measured on {who} ({what}): the context or the KV pool is too small for it."
             self._core.publish(Notice("warning", words))
+            self._tell(stage, "failed", words)
             return False
         stage.total = len(stage.points)
         for name in stage.names:
@@ -235,7 +236,7 @@ class Calibrator:
     def _finish(self, stage: Stage) -> None:
         supervisor = self._core.supervisor
         self._stages.pop(0)
-        detail = _SAYS[stage.kind]
+        detail, whole = _SAYS[stage.kind], True
         for name in stage.names:
             supervisor.send(name, DropUnowned())
             supervisor.set_state(name, BackendState.READY)
@@ -245,7 +246,8 @@ class Calibrator:
                 save_measured(key, measured)
                 self._core.measurements.set(name, measured)
                 detail = _words(stage.kind, measured)
-        self._tell(stage, "done", detail)
+            whole = whole and measured is not None
+        self._tell(stage, "done" if whole else "failed", detail)
         if not self._stages:
             self._release()
 

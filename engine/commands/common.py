@@ -45,6 +45,7 @@ class Watch:
         self._events = events
         self._progress = Progress()
         self.statuses: dict[str, BackendStatus] = {}
+        self._unmeasured = False  # some calibration could not be done
 
     def drain(self) -> list[Event]:
         """New events, already shown. Raises the error that ended the engine."""
@@ -53,6 +54,8 @@ class Watch:
             self._progress.show(event)
             if isinstance(event, BackendStatus):
                 self.statuses[event.info.name] = event
+            elif isinstance(event, SetupStep) and event.key.startswith("calibrate:"):
+                self._unmeasured = self._unmeasured or event.state == "failed"
         if not events and self.engine.failure is not None:
             raise self.engine.failure
         return events
@@ -73,12 +76,12 @@ class Watch:
         self.engine.wait_ready()
 
     def until_calibrated(self) -> None:
-        """Until every running backend has rates, step times and interference."""
+        """Until every running backend has rates, step times and interference, or can't have them."""
 
         def over(_: list[Event]) -> bool:
             running = self.running
             alone = len(running) == 1
-            return all(i.priced and (i.paired or i.emulated or alone) for i in running)
+            return self._unmeasured or all(i.priced and (i.paired or i.emulated or alone) for i in running)
 
         self.until(over)
 

@@ -179,6 +179,8 @@ def test_what_does_not_fit_is_told_and_given_up(make: Make, limits: dict[str, in
     house.pump(until=lambda: settled(house))
     assert infos(house) == {"cpu": (None, None), "gpu": (None, None)}
     assert any("too small" in n.message for n in house.events if isinstance(n, Notice))
+    states = [e.state for e in house.events if isinstance(e, SetupStep)]
+    assert "failed" in states  # so that nobody waits for it
     request_id = house.chat("hello", new=5)
     house.pump(until=lambda: house.done(request_id) is not None)
     assert house.reasons([request_id]) == [FinishReason.LENGTH]
