@@ -131,10 +131,12 @@ def result_json(
     simulated: bool,
     extra: dict[str, object] | None = None,
     foreseen: Mapping[RequestId, tuple[float, float]] | None = None,
+    token_times: bool = False,
 ) -> dict[str, object]:
     """The JSON object of a burst. Times are seconds; `arrival_s` counts from the first submission.
 
     `foreseen` holds each request's E2E as forecast at the last arrival: with estimated and with true lengths.
+    `token_times` adds `token_times_s`: when each token came, counted from the request's submission.
     """
     rows = list(entries)
     finished = [e.finished_s for e in rows if e.finished_s is not None]
@@ -163,6 +165,9 @@ def result_json(
                 "receipt": receipt_json(e.receipt) if e.receipt else None,
             }
         )
+        if token_times:
+            submitted_s = e.request.arrival_s
+            requests[-1]["token_times_s"] = [round(s - submitted_s, 6) for s in e.token_times_s]
     counts = {b.name: sum(1 for e in rows if e.backend == b.name) for b in backends}
     return {
         "preset": preset,

@@ -18,6 +18,7 @@ from engine.routing.router import Pace, Router
 from engine.scheduling.batch import Batch
 from engine.scheduling.policies import make_policy
 from engine.scheduling.scheduler import Scheduler
+from engine.simulation.noise import StepNoise
 from engine.workloads.presets import Workload
 
 CONTEXT_TOKENS = 4096
@@ -61,7 +62,9 @@ class Simulation:
         scheduling: str = "fcfs",
         kv_blocks: int | None = None,
         lengths: LengthEstimator | None = None,
+        noise: StepNoise | None = None,
     ) -> None:
+        self._noise = noise
         self.clock = VirtualClock()
         self.profile = profile
         self.policy = policy
@@ -91,10 +94,13 @@ class Simulation:
             info_of(b, fastest.index(BackendName(b.name)), self.slots[b.name]) for b in self.profile.backends
         ]
 
-    def run(self, workload: Workload, placement: Sequence[int] | None = None) -> dict[str, object]:
+    def run(
+        self, workload: Workload, placement: Sequence[int] | None = None, token_times: bool = False
+    ) -> dict[str, object]:
         """Seed the caches, let the arrivals come, run dry; returns the burst's JSON.
 
         `placement` overrides the policy: for each request, the place of its backend in the profile.
+        `token_times` adds when each token came to every request.
         """
         self._placement = placement
         self._seed(workload)
@@ -121,6 +127,7 @@ class Simulation:
             emulated=True,
             simulated=True,
             extra={"profile": self.profile.name, "slots": dict(self.slots)},
+            token_times=token_times,
         )
 
     def _check(self, request: Request) -> None:
@@ -173,7 +180,10 @@ class Simulation:
         others = bool(self._running - {backend.name})
         now = self.clock.now_s()
         self._running.add(backend.name)
-        end_s = now + runner.seconds(batch, others)
+        seconds = runner.seconds(batch, others)
+        if self._noise is not None:
+            seconds *= self._noise.factor(backend.name)
+        end_s = now + seconds
         self._at(end_s, partial(self._end_step, backend, batch, now, others))
 
     def _end_step(self, backend: Backend, batch: Batch, started_s: float, others: bool) -> None:
