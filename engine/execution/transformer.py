@@ -48,15 +48,15 @@ class Transformer:
         self.shape, self.format, self.device = weights.shape, form, device
         # On a CPU the residual stream stays float32: norms are faster in it than in bf16, and more exact.
         self._stream = torch.float32 if device.type == "cpu" else form.activations
-        self._embedding = weights.tensor("embedding")
+        self.embedding = weights.tensor("embedding")
         self.layers = []
         for index in range(self.shape.layers):
             self.layers.append(self._load_layer(weights, index))
             progress("load", (index + 1) / (self.shape.layers + 1))
-        self._final_norm = self._vector(weights.tensor("final_norm"))
-        self._head = self._load_head(weights)
-        self._embedding = self._embedding.to(device, form.activations)
-        self._cos, self._sin = self._rotary(weights, context)
+        self.final_norm = self._vector(weights.tensor("final_norm"))
+        self.head = self._load_head(weights)
+        self.embedding = self.embedding.to(device, form.activations)
+        self.cos, self.sin = self._rotary(weights, context)
         rotated = self.shape.heads + self.shape.kv_heads
         scale = torch.ones(rotated, 1)
         scale[: self.shape.heads] = self.shape.head_dim**-0.5
@@ -96,7 +96,7 @@ class Transformer:
 
     def _load_head(self, weights: Weights) -> Linear:
         name = "embedding" if self.shape.tied_embedding else "output"
-        matrix = self._embedding if self.shape.tied_embedding else weights.tensor(name)
+        matrix = self.embedding if self.shape.tied_embedding else weights.tensor(name)
         return self.format.pack_head(matrix.to(self.device), weights.grid(name), None)
 
     def _rotary(self, weights: Weights, context: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -112,7 +112,7 @@ class Transformer:
     def step_bytes(self) -> int:
         """Bytes of weights that one decode step reads."""
         linears = [m.nbytes for y in self.layers for m in (y.qkv, y.o, y.gate_up, y.down)]
-        return sum(linears) + self._head.nbytes
+        return sum(linears) + self.head.nbytes
 
     # -- running
 
@@ -129,9 +129,9 @@ class Transformer:
         """Logits [sampling rows, vocab] in float32. Keys and values of all tokens are in `storage` then."""
         shape, active = self.shape, self.format.activations
         rotated = shape.heads + shape.kv_heads
-        cos = self._cos.index_select(0, plan.positions)[:, None] * self._head_scale
-        sin = self._sin.index_select(0, plan.positions)[:, None] * self._head_scale
-        x = F.embedding(plan.ids, self._embedding).to(self._stream)
+        cos = self.cos.index_select(0, plan.positions)[:, None] * self._head_scale
+        sin = self.sin.index_select(0, plan.positions)[:, None] * self._head_scale
+        x = F.embedding(plan.ids, self.embedding).to(self._stream)
         for index, layer in enumerate(self.layers):
             normed = self._normed(x, layer.attention_norm)
             # Queries and keys turn in float32 whatever the format.
@@ -148,10 +148,10 @@ class Transformer:
             normed = self._normed(x, layer.mlp_norm)
             gate, up = layer.gate_up(normed.to(active)).chunk(2, -1)
             x = x + layer.down(F.silu(gate).mul_(up))
-        last = self._normed(x.index_select(0, plan.sampled), self._final_norm)
+        last = self._normed(x.index_select(0, plan.sampled), self.final_norm)
         if last.shape[0] == 0:
             return last.new_empty((0, shape.vocab), dtype=torch.float32)
-        return self._head(last.to(active)).float()
+        return self.head(last.to(active)).float()
 
 
 def rotary_frequencies(shape: ModelShape) -> torch.Tensor:

@@ -54,6 +54,10 @@ class KVStorage:
             return Window(length, used[0] * BLOCK_TOKENS, None)
         return Window(length, 0, torch.tensor(used, device=self.device))
 
+    def layer(self, layer: int) -> torch.Tensor:
+        """A layer's cache [tokens, 2 * kv_heads, head_dim], for kernels that read its blocks in place."""
+        return self._layers[layer]
+
     def write(self, layer: int, places: torch.Tensor, keys_values: torch.Tensor) -> None:
         """Store `keys_values` [tokens, 2 * kv_heads, head_dim] at the storage tokens `places` [tokens]."""
         self._layers[layer].index_copy_(0, places, keys_values)
