@@ -31,11 +31,18 @@ class DropUnowned:
 
 
 @dataclass(frozen=True, slots=True)
+class SetSlots:
+    """How many requests may be active from now on: at most what the backend was started with."""
+
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """End the loop. Unfinished requests are simply gone."""
 
 
-Command = Submit | Cancel | DropUnowned | Close
+Command = Submit | Cancel | DropUnowned | SetSlots | Close
 
 
 class Backend:
@@ -64,6 +71,8 @@ class Backend:
             case DropUnowned():
                 self.scheduler.kv.drop_unowned()
                 self._touched = True
+            case SetSlots(slots):
+                self.scheduler.set_slots(slots)
             case Close():
                 pass  # the transport ends the loop
 

@@ -1,6 +1,7 @@
 """Bursts: a preset's requests with their arrival times, after every backend has been seeded alike."""
 
 import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from engine.profiling.profile import Profile
 from engine.recording import Recorder, head_json
 from engine.request import Request, RequestId, SamplingParams
 from engine.workloads.presets import Workload, make_workload
+from engine.workloads.texts import Tokenise
 
 if TYPE_CHECKING:
     from engine.core import Core
@@ -43,6 +45,9 @@ class Burst:
     open: set[RequestId] = field(default_factory=set)
     recorder: Recorder | None = None
     foreseen: dict[RequestId, tuple[float, float]] = field(default_factory=dict)  # at the last arrival
+    build: Callable[[Tokenise], Workload] | None = None  # in place of a preset
+    slots: Mapping[str, int] | None = None  # by backend, for this burst; at most what it was started with
+    token_times: bool = False  # in the result, when each token came
     mixed: bool = False  # requests from outside ran beside it: not for comparisons
 
 
@@ -67,9 +72,14 @@ class BurstRunner:
         try:
             if policy is not None:
                 core.router.set_policy(policy)
-            burst.workload = make_workload(
-                burst.preset, lambda text: codec.encode(text, add_special=False), burst.seed
-            )
+
+            def tokenise(text: str) -> list[int]:
+                return codec.encode(text, add_special=False)
+
+            if burst.build is not None:
+                burst.workload = burst.build(tokenise)
+            else:
+                burst.workload = make_workload(burst.preset, tokenise, burst.seed)
             for prompt in burst.workload.seeding:
                 core.fitted(Request(RequestId(0), prompt, _ONE_TOKEN, 0.0))
         except EngineError as error:
@@ -127,6 +137,8 @@ class BurstRunner:
         burst.phase = Phase.SEEDING
         for name in self._core.router.alive():
             self._core.supervisor.send(name, DropUnowned())
+            if burst.slots is not None and name in burst.slots:
+                self._core.measurements.set_slots(name, burst.slots[name])
             for prompt in burst.workload.seeding:
                 burst.seeding.add(self._core.internal(name, prompt, _ONE_TOKEN))
 
@@ -134,6 +146,7 @@ class BurstRunner:
         assert burst.workload is not None
         core, planned = self._core, burst.workload.requests
         burst.phase = Phase.RUNNING
+        burst.policy = core.router.policy  # it may have been changed while the burst waited
         burst.start_s = core.clock.now_s()
         burst.to_come = len(planned)
         offsets = tuple(p.offset_s for p in planned)
@@ -203,7 +216,11 @@ class BurstRunner:
                 "run_file": str(burst.recorder.path) if burst.recorder else None,
             },
             foreseen=burst.foreseen,
+            token_times=burst.token_times,
         )
+        if burst.slots is not None:
+            for name, unit in core.supervisor.units.items():
+                core.measurements.set_slots(name, unit.plan.spec.slots)
         if burst.recorder is not None:
             burst.recorder.close(None if aborted else result)
         core.publish(BurstDone(burst.run_id, aborted, result))

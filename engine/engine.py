@@ -6,7 +6,7 @@ That thread prepares the model, starts the backends and then runs `Core`. What i
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from multiprocessing import Pipe
@@ -38,7 +38,8 @@ from engine.routing.policies import policy_names
 from engine.supervisor import Unit
 from engine.text import Message, TextCodec
 from engine.transport import Plan
-from engine.workloads.presets import PRESETS
+from engine.workloads.presets import PRESETS, Workload
+from engine.workloads.texts import Tokenise
 
 log = logging.getLogger(__name__)
 
@@ -97,12 +98,24 @@ class Engine:
         """Stop the burst and every request."""
         self._post(lambda core: core.cancel_all())
 
-    def run_burst(self, preset: str, policy: str | None = None, seed: int = 0) -> str:
-        """Start a burst as soon as it is quiet; returns its run id. Raises `UnknownNameError`."""
-        if preset not in PRESETS:
+    def run_burst(
+        self,
+        preset: str,
+        policy: str | None = None,
+        seed: int = 0,
+        build: Callable[[Tokenise], Workload] | None = None,
+        slots: Mapping[str, int] | None = None,
+        token_times: bool = False,
+    ) -> str:
+        """Start a burst as soon as it is quiet; returns its run id. Raises `UnknownNameError`.
+
+        `build` makes the workload in place of a preset and `preset` is then only its name; `slots` holds
+        for this burst alone; `token_times` puts the time of every token into the result.
+        """
+        if build is None and preset not in PRESETS:
             raise UnknownNameError("preset", preset, list(PRESETS))
         self._check_policy(policy)
-        burst = Burst(preset, seed)
+        burst = Burst(preset, seed, build=build, slots=slots, token_times=token_times)
         self._post(lambda core: core.bursts.start(burst, policy))
         return burst.run_id
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from engine.backend import SetSlots
 from engine.profiling.profile import BackendProfile
 from engine.profiling.store import Measured, save_local
 from engine.request import BackendName
@@ -25,7 +26,8 @@ class Measurements:
         rates, spec = measured.rates, core.supervisor.units[name].plan.spec
         core.router.set_rates(name, rates)
         if measured.steps is not None:
-            core.router.set_pace(name, Pace(measured.steps, spec.slots, spec.token_budget))
+            slots = core.supervisor.units[name].info.slots
+            core.router.set_pace(name, Pace(measured.steps, slots, spec.token_budget))
         self._known[name] = measured
         self._keep_profile()
         order = core.router.fastest_first()
@@ -42,6 +44,19 @@ class Measurements:
                 )
             if info != unit.info:
                 core.supervisor.update_info(other, info)
+
+    def set_slots(self, name: BackendName, slots: int) -> None:
+        """Change how many requests a backend admits, and how it is priced; at most what it started with."""
+        core = self._core
+        unit = core.supervisor.units[name]
+        slots = min(slots, unit.plan.spec.slots)
+        if slots == unit.info.slots:
+            return
+        core.supervisor.send(name, SetSlots(slots))
+        core.supervisor.update_info(name, replace(unit.info, slots=slots))
+        measured = self._known.get(name)
+        if measured is not None and measured.steps is not None:
+            core.router.set_pace(name, Pace(measured.steps, slots, unit.plan.spec.token_budget))
 
     def profiles(self) -> tuple[BackendProfile, ...] | None:
         """Every running backend as a profile has it; None while one of them is not measured."""

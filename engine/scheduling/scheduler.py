@@ -105,6 +105,13 @@ class Scheduler:
                 return True
         return False
 
+    def set_slots(self, slots: int) -> None:
+        """Admit up to `slots` requests from now on; those beyond it that are active stay until they end."""
+        assert 1 <= slots <= self._budget
+        self.slots = slots
+        used = {a.slot for a in self._active}
+        self._free_slots = [s for s in range(slots - 1, -1, -1) if s not in used]
+
     @property
     def idle(self) -> bool:
         return not self._waiting and not self._active
@@ -201,7 +208,8 @@ class Scheduler:
     def check_integrity(self) -> None:
         self.kv.check_integrity()
         used = sorted(a.slot for a in self._active)
-        assert sorted(used + self._free_slots) == list(range(self.slots)), "a slot is lost or used twice"
+        within = [s for s in used if s < self.slots]  # the rest is from before `set_slots`
+        assert sorted(within + self._free_slots) == list(range(self.slots)), "a slot is lost or used twice"
         ids = {a.request.id for a in self._active}
         assert set(self._filling.values()) <= ids, "a block is being filled by nobody"
 
@@ -280,8 +288,9 @@ class Scheduler:
 
     def _remove(self, active: ActiveRequest) -> None:
         self._active.remove(active)
-        self._free_slots.append(active.slot)
-        self._free_slots.sort(reverse=True)
+        if active.slot < self.slots:
+            self._free_slots.append(active.slot)
+            self._free_slots.sort(reverse=True)
         for block_hash in [h for h, r in self._filling.items() if r == active.request.id]:
             del self._filling[block_hash]
         self.kv.release(active.sequence)
