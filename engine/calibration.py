@@ -217,6 +217,7 @@ class Calibrator:
     def pause(self) -> None:
         """User work comes first."""
         if not self._stages or not self._stages[0].total:
+            self._release()  # between two stages nothing runs, but the lock may be held
             return
         stage = self._stages[0]
         for request_id in stage.open:

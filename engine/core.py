@@ -25,6 +25,7 @@ from engine.events import (
     StepReport,
     TextOut,
 )
+from engine.histories import load_lengths, save_lengths
 from engine.kv.manager import check_pool
 from engine.ledger import Entry, Ledger
 from engine.measurements import Measurements
@@ -69,7 +70,8 @@ class Core:
         self.conversations = Conversations(codec)
         self.supervisor = Supervisor(units, clock, publish)
         names = [(u.plan.spec.name, u.info.label, u.plan.salt) for u in units]
-        self.router = Router(config.policy, names)
+        self._model = config.emulate or config.model
+        self.router = Router(config.policy, names, load_lengths(self._model))
         for name, _, _ in names:
             self.router.remove(name)  # nobody is alive before it has loaded
         self.ledger = Ledger()
@@ -102,6 +104,12 @@ class Core:
                 self._on_report(message)
         while self._timers and self._timers[0][0] <= self.clock.now_s():
             heapq.heappop(self._timers)[2]()
+
+    def close(self) -> None:
+        """Keep what is worth keeping, then end the backends."""
+        self.calibrator.close()
+        save_lengths(self._model, self.router.lengths)
+        self.supervisor.close()
 
     @property
     def loading(self) -> bool:

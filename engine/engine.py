@@ -27,13 +27,14 @@ from engine.events import (
     EventHub,
     ModelLoaded,
     Notice,
+    RequestDone,
     SetupStep,
     Subscription,
 )
 from engine.placeholder import VOCABULARY, PlaceholderCodec
 from engine.profiling.profile import Profile, load_profile
 from engine.replies import Codec
-from engine.request import BackendName, RequestId, SamplingParams
+from engine.request import BackendName, FinishReason, RequestId, RequestTimings, SamplingParams
 from engine.routing.policies import policy_names
 from engine.supervisor import Unit
 from engine.text import Message, TextCodec
@@ -63,6 +64,7 @@ class Engine:
         self._thread = threading.Thread(target=self._main, name="offramp engine")
         self.ready = threading.Event()  # every backend has loaded or failed; set as well when all is lost
         self.failure: EngineError | None = None
+        self._early: dict[RequestId, None] = {}  # prompts that no core has taken yet
 
     # --- any thread -----------------------------------------------------------------------------------
 
@@ -86,9 +88,17 @@ class Engine:
             raise PromptError("The prompt is empty: write something to answer.")
         if backend is not None and self._names and backend not in self._names:
             raise UnknownNameError("backend", backend, self._names)
+        if self._closing.is_set():
+            raise self.failure or BackendError("The engine has ended: load the model again.")
         request_id = RequestId(next(self._ids))
         only = BackendName(backend) if backend else None
-        self._post(lambda core: core.chat(request_id, tuple(messages), sampling, only))
+        self._early[request_id] = None
+
+        def work(core: Core) -> None:
+            self._early.pop(request_id, None)
+            core.chat(request_id, tuple(messages), sampling, only)
+
+        self._post(work)
         return request_id
 
     def cancel(self, request_id: RequestId) -> None:
@@ -179,8 +189,7 @@ class Engine:
             self._fail(BackendError(f"The engine failed ({type(error).__name__}: {error}): see the log."))
         finally:
             if core is not None:
-                core.calibrator.close()
-                core.supervisor.close()
+                core.close()
             self._closing.set()
             self.ready.set()
             self._wake.close()
@@ -206,7 +215,16 @@ class Engine:
 
     def _fail(self, error: EngineError) -> None:
         self.failure = error
+        self._closing.set()
         self._hub.publish(EngineFailed(str(error)))
+        now_s = self._clock.now_s()
+        for request_id in list(self._early):
+            timings = RequestTimings(now_s, finished_s=now_s)
+            self._hub.publish(
+                RequestDone(
+                    request_id, BackendName(""), FinishReason.ERROR, 0, 0, 0, timings, message=str(error)
+                )
+            )
 
     def _tell(self, step: SetupStep) -> None:
         """Publish progress; the way out of a long set-up when the window closes."""

@@ -1,7 +1,7 @@
 """Where Offramp keeps its files. Nothing is created until someone asks for a folder here.
 
-`OFFRAMP_DATA_DIR`, `OFFRAMP_CACHE_DIR`, `OFFRAMP_CONFIG_DIR` and `OFFRAMP_LOG_DIR` override the
-system's choice.
+`OFFRAMP_DATA_DIR`, `OFFRAMP_MODELS_DIR`, `OFFRAMP_CACHE_DIR`, `OFFRAMP_CONFIG_DIR` and `OFFRAMP_LOG_DIR`
+override the system's choice.
 """
 
 import os
@@ -36,7 +36,7 @@ def log_dir() -> Path:
 
 def models_dir() -> Path:
     """Downloaded models, one folder a catalogue name."""
-    return data_dir() / "models"
+    return _folder("OFFRAMP_MODELS_DIR", str(data_dir() / "models"))
 
 
 def make_folder(path: Path) -> Path:

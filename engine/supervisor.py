@@ -4,7 +4,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 
 from engine.backend import Command, Submit
@@ -12,7 +12,7 @@ from engine.clock import Clock
 from engine.events import BackendInfo, BackendState, BackendStatus, Event, StepReport
 from engine.execution.emulated import Neighbours
 from engine.profiling.profile import BackendProfile
-from engine.request import BackendName
+from engine.request import BackendName, RequestId
 from engine.transport import Loaded, LoadFailed, Loading, Plan, ProcessTransport, ThreadTransport, Transport
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,8 @@ class Unit:
     message: str = ""
     heard_s: float = 0.0
     slow_step_s: float = 0.5
-    busy: bool = False
+    owed: set[RequestId] = field(default_factory=set)  # sent, and no report has ended them
+    held: list[Command] = field(default_factory=list)  # commands for a stalled backend
     failure: str = ""  # why it could not load, in its own words
 
     @property
@@ -58,7 +59,8 @@ class Supervisor:
         unit = self.units[name]
         if unit.transport is not None:
             unit.transport.close(0.0)
-        unit.busy = False
+        unit.owed.clear()
+        unit.held.clear()
         if unit.profile is not None:
             unit.transport = ThreadTransport(unit.plan, unit.profile, self._neighbours)
         else:
@@ -78,11 +80,17 @@ class Supervisor:
 
     def send(self, name: BackendName, command: Command) -> None:
         transport = self.units[name].transport
-        if transport is not None:
-            unit = self.units[name]
-            # Only a request is sure of an answer; a cancel that comes too late gets none.
-            if not unit.busy and isinstance(command, Submit):
-                unit.busy, unit.heard_s = True, self._clock.now_s()
+        if transport is None:
+            return
+        unit = self.units[name]
+        # Only a request is sure of an answer; a cancel that comes too late gets none.
+        if isinstance(command, Submit):
+            if not unit.owed:
+                unit.heard_s = self._clock.now_s()
+            unit.owed.add(command.request.id)
+        if unit.state is BackendState.STALLED:
+            unit.held.append(command)  # its pipe may be full, and writing to that would stall this thread too
+        else:
             transport.send(command)
 
     def poll(self, wake: Connection, timeout_s: float | None) -> list[Message]:
@@ -116,7 +124,7 @@ class Supervisor:
                 unit.heard_s = self._clock.now_s()
                 match message:
                     case StepReport():
-                        unit.busy = bool(message.load.requests)
+                        unit.owed.difference_update(e.request_id for e in message.ended)
                         unit.slow_step_s = max(0.9 * unit.slow_step_s, message.duration_s)
                         out.append((name, message))
                     case Loading(what, fraction):
@@ -140,7 +148,9 @@ class Supervisor:
         ending = f"Its process {transport.ending} at {time.strftime('%H:%M:%S')}."
         unit.message, unit.failure = unit.failure or ending, ""
         transport.close(0.0)
-        unit.transport, unit.state, unit.busy = None, BackendState.STOPPED, False
+        unit.transport, unit.state = None, BackendState.STOPPED
+        unit.owed.clear()
+        unit.held.clear()
         out.append((unit.plan.spec.name, None))
 
     def _watch_stalls(self) -> None:
@@ -149,12 +159,16 @@ class Supervisor:
             rate = unit.info.prefill_rate
             whole_step_s = unit.plan.spec.token_budget / rate if rate else 0.0  # a step full of prefill
             limit = max(STALL_LEAST_S, STALL_FACTOR * max(unit.slow_step_s, whole_step_s))
-            if unit.state is BackendState.READY and unit.busy and now - unit.heard_s > limit:
+            works = unit.state in (BackendState.READY, BackendState.CALIBRATING)
+            if works and unit.owed and now - unit.heard_s > limit:
                 heard = unit.heard_s
                 self.set_state(name, BackendState.STALLED, f"No step for {limit:.0f} s")
                 unit.heard_s = heard
             elif unit.state is BackendState.STALLED and now - unit.heard_s < limit:
                 self.set_state(name, BackendState.READY)
+                held, unit.held = unit.held, []
+                for command in held:
+                    self.send(name, command)
 
     def close(self, patience_s: float = 2.0) -> None:
         """Ask every backend to leave, then make it."""

@@ -13,9 +13,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from engine.paths import models_dir
+
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-# The user's settings and logs stay out of it. Models and tokenizers are shared: they are only read.
+# The user's settings, logs, chats, runs and measurements stay out of it. Downloaded models are shared.
 _OWN = Path(tempfile.mkdtemp(prefix="offramp-tests-"))
+os.environ["OFFRAMP_MODELS_DIR"] = str(models_dir())
+os.environ["OFFRAMP_DATA_DIR"] = str(_OWN / "data")
+os.environ["OFFRAMP_CACHE_DIR"] = str(_OWN / "cache")
 os.environ["OFFRAMP_CONFIG_DIR"] = str(_OWN / "config")
 os.environ["OFFRAMP_LOG_DIR"] = str(_OWN / "log")
 

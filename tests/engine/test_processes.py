@@ -31,7 +31,9 @@ TINY = EngineConfig(
     architecture="tiny",
     policy="forced-cpu-1",
     calibrate=False,
-    options=BackendOptions(wanted="cpu,cpu", format="float32", threads=1),
+    options=BackendOptions(
+        wanted="cpu,cpu", format="float32", threads=1, slots="1"
+    ),  # one slot: a queue forms
 )
 
 
@@ -89,7 +91,7 @@ def test_a_reply_comes_from_each_process(watched: Watched) -> None:
 def test_killed_backend_ends_started_requests_and_moves_waiting_ones(watched: Watched) -> None:
     run_id = watched.engine.run_burst("seed-warm-48")
     watched.wait(
-        lambda e: isinstance(e, StepDone) and e.report.decode_rows >= 2 and len(e.report.load.requests) > 6
+        lambda e: isinstance(e, StepDone) and e.report.decode_rows and len(e.report.load.requests) > 4
     )
     os.kill(watched.pid("cpu-1"), signal.SIGKILL)
     began = time.monotonic()
@@ -102,7 +104,7 @@ def test_killed_backend_ends_started_requests_and_moves_waiting_ones(watched: Wa
     assert isinstance(requests, list) and len(requests) == 48
     failed = [r for r in requests if r["finish_reason"] == "error"]
     moved = [r for r in requests if r["receipt"]["moved_from"] == "cpu-1"]
-    assert 1 <= len(failed) <= 4, "only requests in slots are lost"
+    assert len(failed) == 1, "only the request in the slot is lost"
     assert moved and all(r["backend"] == "cpu-2" and r["finish_reason"] == "length" for r in moved)
     rest = [r for r in requests if r not in failed]
     assert all(r["output_tokens"] == 128 for r in rest)
