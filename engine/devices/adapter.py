@@ -62,6 +62,21 @@ def _same(count: int) -> int:
     return count
 
 
+def recorder(device: torch.device) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Turns work of fixed shape into what does it again: one launch on CUDA, itself elsewhere."""
+    return cuda.Recorder() if device.type == "cuda" else _itself
+
+
+def _itself(work: Callable[[], None]) -> Callable[[], None]:
+    return work
+
+
+def wait(device: torch.device) -> None:
+    """Until the device has done what this thread asked of it."""
+    if device.type == "cuda":
+        cuda.wait()
+
+
 def release(device: torch.device) -> None:
     """Give cached memory back to the system, from the thread that used the device."""
     if device.type == "cuda":

@@ -1,5 +1,7 @@
 """CUDA: one of the few files that name torch.cuda."""
 
+from collections.abc import Callable
+
 import torch
 
 from engine.errors import BackendError
@@ -39,6 +41,31 @@ def has_bf16(index: int) -> bool:
 def free_bytes(index: int) -> int:
     """Bytes of device memory that nobody uses now."""
     return int(torch.cuda.mem_get_info(index)[0])
+
+
+class Recorder:
+    """Makes one launch of many: work of fixed shapes on fixed tensors, with no question to the host.
+
+    All recordings share one pool of temporary memory, so no two of them may run at once.
+    """
+
+    def __init__(self) -> None:
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Run `work` once, to load its kernels, record it, and return what launches it again."""
+        work()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            work()
+        replay: Callable[[], None] = graph.replay
+        return replay
+
+
+def wait() -> None:
+    """Until everything launched from this thread is done."""
+    torch.cuda.current_stream().synchronize()
 
 
 def release() -> None:

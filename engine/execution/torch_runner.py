@@ -11,6 +11,7 @@ from engine.devices import adapter
 from engine.errors import BackendError, ConfigError
 from engine.execution.attention import plan_step
 from engine.execution.bakeoff import fastest_format
+from engine.execution.cuda_graphs import DecodeGraphs, sample_on_device
 from engine.execution.linear import LINEAR_FORMATS
 from engine.execution.sampler import Sampler
 from engine.execution.transformer import Progress, Transformer
@@ -58,6 +59,7 @@ class TorchRunner:
         self.weight_bytes = self._model.step_bytes
         self._sampler = Sampler(seed)
         self._bucket = adapter.bucket(self._device)
+        self._graphs = self._make_graphs(spec.slots, on_progress) if self._device.type == "cuda" else None
 
     @property
     def block_bytes(self) -> int:
@@ -66,10 +68,35 @@ class TorchRunner:
 
     def run(self, batch: Batch) -> list[int]:
         """Compute the batch; one id per row with `samples`, in row order, on the host when it returns."""
+        if self._graphs is not None:
+            return self._run_graphs(batch, self._graphs)
         rows = [row for row in batch.rows if row.samples]
         logits = self.logits(batch)
         with torch.inference_mode():
             return self._sampler.sample(logits, rows)
+
+    def _make_graphs(self, slots: int, on_progress: Progress) -> DecodeGraphs:
+        with torch.inference_mode():
+            return DecodeGraphs(
+                self._model, self._storage, self._sampler, self.context_tokens, slots, on_progress
+            )
+
+    def _run_graphs(self, batch: Batch, graphs: DecodeGraphs) -> list[int]:
+        """Rows of one token as one launch; the others, behind it on the device, operation by operation."""
+        self._check_thread()
+        singles = [row for row in batch.rows if row.length == 1]
+        others = [row for row in batch.rows if row.length > 1]
+        sampling = [row for row in others if row.samples]
+        late: list[int] = []
+        with torch.inference_mode():
+            if singles:
+                graphs.launch(singles)
+            if others:
+                logits = self.logits(Batch(others))
+                late = sample_on_device(logits, sampling, self._sampler) if sampling else []
+            early = graphs.collect() if singles else []
+        ids = {id(row): token for row, token in zip(singles + sampling, early + late, strict=True)}
+        return [ids[id(row)] for row in batch.rows if row.samples]
 
     def logits(self, batch: Batch, every_token: bool = False) -> torch.Tensor:
         """Compute the batch; float32 logits [rows with `samples`, vocab] on the device, or
@@ -94,6 +121,7 @@ class TorchRunner:
             return
         self._check_thread()
         self._closed = True
+        self._graphs = None
         del self._model, self._storage, self._sampler
         adapter.release(self._device)
 
