@@ -27,6 +27,7 @@ class Tiling:
     n: int
     k: int
     stages: int
+    warps: int = 4
 
 
 def tiling(rows: int, outputs: int, inputs: int, itemsize: int, x_itemsize: int, gated: bool) -> Tiling:
@@ -118,6 +119,7 @@ class FusedDecoder:
             N_TILE=cut.n,
             K_TILE=cut.k,
             STAGES=cut.stages,
+            num_warps=cut.warps,
         )
 
     def _attend(self, index: int, layer: Layer, inputs: DecodeInputs, context: int) -> None:
