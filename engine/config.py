@@ -7,7 +7,7 @@ from engine.request import BackendName
 
 BLOCK_TOKENS = 16
 SCHEDULING_POLICIES = ("fcfs", "shortest-prefill-first", "round-robin")
-FORMATS = ("auto", "float32", "bf16", "int8", "int4")
+FORMATS = ("auto", "float32", "bf16", "int8", "int4", "int8-dynamic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class EngineConfig:
     """Everything the engine needs before it starts."""
 
     model: str = "smollm2-135m-instruct"  # catalogue name, GGUF file or model folder
-    policy: str = "isolated-rates"
+    policy: str = "total-delay"
     options: BackendOptions = BackendOptions()
     context_tokens: int = 4096
     emulate: str | None = None  # profile name; the backends then only wait

@@ -5,7 +5,7 @@ already scaled (the rotary tables carry the factor), so nothing here divides by 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +13,10 @@ import torch.nn.functional as F
 from engine.config import BLOCK_TOKENS
 from engine.kv.storage import KVStorage, Window
 from engine.scheduling.batch import Batch, BatchRow
+
+# Sharing a prefix takes about eight operations a layer more; reading it again must cost more than that.
+SHARED_BLOCKS = 4
+_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,16 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """Rows with one new token whose block tables begin alike: the common part is read once for all."""
+
+    rows: torch.Tensor  # int64 [rows], the rows' tokens within the step
+    shared: Window
+    blocks: torch.Tensor  # int64 [rows, blocks], what each row has of its own
+    mask: torch.Tensor  # storage type [rows, 1, 1, blocks * 16]: 0 where visible, -inf elsewhere
+
+
+@dataclass(frozen=True, slots=True)
 class StepPlan:
     """One step in tensors. `tokens` counts the padding in, which only some devices have."""
 
@@ -45,6 +59,7 @@ class StepPlan:
     table: Table | None  # in their place, where rows are padded
     spans: list[Span]
     sampled: torch.Tensor  # int64 [sampling rows], their last tokens
+    groups: list[Group] = field(default_factory=list)  # in place of singles that share a prefix
 
 
 def place(row: BatchRow, position: int) -> int:
@@ -75,6 +90,10 @@ def plan_step(batch: Batch, storage: KVStorage, bucket: Callable[[int], int] | N
     ids += [0] * padding
     positions += [0] * padding
     places += [storage.scratch_token] * padding
+    table = _table(singles, storage, bucket) if bucket and singles else None
+    groups: list[Group] = []
+    if not bucket and len(singles) > 1:
+        singles, groups = _share(singles, storage)
     # One transfer for all of them: each costs a synchronisation on some devices.
     ids_t, positions_t, places_t = torch.tensor([ids, positions, places]).to(storage.device).unbind(0)
     return StepPlan(
@@ -82,10 +101,54 @@ def plan_step(batch: Batch, storage: KVStorage, bucket: Callable[[int], int] | N
         positions_t,
         places_t,
         [] if bucket else [(at, storage.window(row.blocks, row.context)) for at, row in singles],
-        _table(singles, storage, bucket) if bucket and singles else None,
+        table,
         spans,
         torch.tensor(sampled, dtype=torch.int64).to(storage.device),
+        groups,
     )
+
+
+Singles = list[tuple[int, BatchRow]]
+
+
+def _share(singles: Singles, storage: KVStorage) -> tuple[Singles, list[Group]]:
+    """Split rows of one token into those that read their own cache and groups with a prefix in common."""
+    by_first: dict[int, Singles] = {}
+    for single in singles:
+        by_first.setdefault(single[1].blocks[0], []).append(single)
+    alone: Singles = []
+    groups: list[Group] = []
+    for members in by_first.values():
+        # The block that a row writes to is its own, so a common block is full.
+        tables = [row.blocks[: (row.context - 1) // BLOCK_TOKENS] for _, row in members]
+        common = _common(tables) if len(members) > 1 else 0
+        if common < SHARED_BLOCKS:
+            alone += members
+        else:
+            groups.append(_group(members, common, storage))
+    return alone, groups
+
+
+def _common(tables: list[list[int]]) -> int:
+    """Blocks that all tables begin with."""
+    count = 0
+    for column in zip(*tables, strict=False):
+        if any(block != column[0] for block in column):
+            break
+        count += 1
+    return count
+
+
+def _group(members: Singles, common: int, storage: KVStorage) -> Group:
+    shared = common * BLOCK_TOKENS
+    own = [row.blocks[common : -(-row.context // BLOCK_TOKENS)] for _, row in members]
+    width = max(map(len, own))
+    blocks = torch.tensor([b + b[:1] * (width - len(b)) for b in own])
+    lengths = torch.tensor([row.context - shared for _, row in members])
+    hidden = torch.arange(width * BLOCK_TOKENS)[None, :] >= lengths[:, None]
+    mask = torch.zeros(hidden.shape, dtype=storage.dtype).masked_fill_(hidden, float("-inf"))
+    window = storage.window(members[0][1].blocks, shared)
+    return Group(torch.tensor([at for at, _ in members]), window, blocks, mask[:, None, None, :])
 
 
 def _span(begin: int, row: BatchRow, storage: KVStorage) -> Span:
@@ -125,22 +188,54 @@ def attend(layer: int, queries: torch.Tensor, plan: StepPlan, storage: KVStorage
     grouped = queries.view(queries.shape[0], kv_heads, -1, queries.shape[2])
     grouped_out = out.view_as(grouped)
     for at, window in plan.singles:
-        keys, values = storage.read(layer, window)
-        if (
-            keys.dtype == torch.bfloat16
-        ):  # only kept so where the fused kernel is fast, see `adapter.kv_dtype`
-            answer = F.scaled_dot_product_attention(grouped[at, None], keys[None], values[None], scale=1.0)
-            grouped_out[at] = answer[0]
-            continue
-        # Two products beat the fused kernel at one query on most processors.
-        weights = torch.softmax(torch.bmm(grouped[at], keys.transpose(1, 2)), -1)
-        torch.bmm(weights, values, out=grouped_out[at])
+        _attend_single(layer, queries[at], out[at], window, storage)
+    for group in plan.groups:
+        _attend_group(layer, grouped, grouped_out, group, storage)
     if plan.table is not None:
         _attend_table(layer, grouped, grouped_out, plan.table, storage)
     for span in plan.spans:
         keys, values = storage.read(layer, span.window)
         _attend_span(grouped, grouped_out, span, keys, values)
     return out
+
+
+def _attend_single(
+    layer: int, query: torch.Tensor, out: torch.Tensor, window: Window, storage: KVStorage
+) -> None:
+    """One token of one row; `query` and `out` [heads, head_dim]."""
+    if window.blocks is None:
+        keys, values = storage.view(layer, window.first, window.length)
+    else:
+        keys, values = (part[None] for part in storage.read(layer, window))
+    if keys.dtype == torch.bfloat16:  # only kept so where the fused kernel is fast, see `adapter.kv_dtype`
+        answer = F.scaled_dot_product_attention(
+            query.view(1, -1, 1, query.shape[1]), keys, values, scale=1.0, enable_gqa=True
+        )
+        out.copy_(answer.view_as(out))
+        return
+    # Two products beat the fused kernel at one query on most processors.
+    grouped = query.view(keys.shape[1], -1, query.shape[1])
+    weights = torch.softmax(torch.bmm(grouped, keys[0].transpose(1, 2)), -1)
+    torch.bmm(weights, values[0], out=out.view_as(grouped))
+
+
+def _attend_group(
+    layer: int, grouped: torch.Tensor, out: torch.Tensor, group: Group, storage: KVStorage
+) -> None:
+    """Attention over the common part for all rows at once, and over each row's own part, merged by their
+    sums of exponentials (Juravsky et al. 2024, Hydragen)."""
+    queries = grouped.index_select(0, group.rows)  # [rows, kv_heads, group, head_dim]
+    rows, kv_heads, heads, dim = queries.shape
+    together = queries.transpose(0, 1).reshape(1, kv_heads, rows * heads, dim)
+    keys, values = (part[None] for part in storage.read(layer, group.shared))
+    common, common_sum = _flash(together, keys, values, scale=1.0)
+    common = common.reshape(kv_heads, rows, heads, dim).transpose(0, 1)
+    common_sum = common_sum.reshape(kv_heads, rows, heads).transpose(0, 1)
+    keys, values = storage.read_table(layer, group.blocks)
+    mask = group.mask.expand(rows, 1, heads, -1)
+    own, own_sum = _flash(queries, keys, values, scale=1.0, attn_mask=mask)
+    share = torch.sigmoid(own_sum.reshape(rows, kv_heads, heads) - common_sum)[..., None].to(own.dtype)
+    out.index_copy_(0, group.rows, torch.lerp(common, own, share))
 
 
 def _attend_table(

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from engine.execution.int8 import Reader
 from engine.models.gguf import Grid4
 
 GROUP = 32  # columns that share a scale in the 4-bit formats
@@ -143,6 +144,7 @@ class LinearFormat:
     devices: tuple[str, ...]  # device types that have its kernels
     pack: Pack
     pack_head: Pack  # the output matrix, which every token's choice hangs on
+    rotated: bool = False  # for a rotated residual stream; readers take the codes of `int8.Norm`
 
 
 def _float32(weight: torch.Tensor, grid: Grid4 | None, bias: torch.Tensor | None) -> Linear:
@@ -172,6 +174,10 @@ def _int4(weight: torch.Tensor, grid: Grid4 | None, bias: torch.Tensor | None) -
     return Int4(codes, scale, minimum + 8.0 * scale, None if bias is None else bias.bfloat16())
 
 
+def _reader(weight: torch.Tensor, grid: Grid4 | None, bias: torch.Tensor | None) -> Linear:
+    return Reader(weight, bias)
+
+
 LINEAR_FORMATS = {
     f.name: f
     for f in (
@@ -180,5 +186,6 @@ LINEAR_FORMATS = {
         LinearFormat("int8", torch.bfloat16, ("cpu",), _int8, _int8),
         # Four bits are too few for the head: mean KL 0.056 against 0.003 with eight (SmolLM2-135M).
         LinearFormat("int4", torch.bfloat16, ("cpu",), _int4, _int8),
+        LinearFormat("int8-dynamic", torch.bfloat16, ("cpu",), _reader, _reader, rotated=True),
     )
 }

@@ -10,10 +10,12 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
+from engine.execution import int8
 from engine.execution.attention import StepPlan, attend
 from engine.execution.linear import Linear, LinearFormat, join_grids
 from engine.kv.storage import KVStorage
 from engine.models.architecture import ModelShape
+from engine.models.rotation import RotatedWeights
 from engine.models.weights import Weights
 
 Progress = Callable[[str, float], None]
@@ -45,6 +47,8 @@ class Transformer:
     def __init__(
         self, weights: Weights, form: LinearFormat, context: int, device: torch.device, progress: Progress
     ) -> None:
+        if form.rotated:
+            weights = RotatedWeights(weights)
         self.shape, self.format, self.device = weights.shape, form, device
         # On a CPU the residual stream stays float32: norms are faster in it than in bf16, and more exact.
         self._stream = torch.float32 if device.type == "cpu" else form.activations
@@ -62,6 +66,7 @@ class Transformer:
         scale[: self.shape.heads] = self.shape.head_dim**-0.5
         self._head_scale = scale.to(device)
         self._epsilon = torch.tensor(self.shape.rms_eps, device=device)
+        self._code_norm = int8.Norm(self.shape.hidden, self.shape.rms_eps) if form.rotated else None
         progress("load", 1.0)
 
     # -- loading
@@ -77,6 +82,12 @@ class Transformer:
             bias = torch.cat([weights.tensor(name + "_bias") for name in names]).to(self.device)
         return self.format.pack(matrix, join_grids([weights.grid(name) for name in names]), bias)
 
+    def _writer(self, weights: Weights, name: str) -> Linear:
+        matrix = weights.tensor(name).to(self.device)
+        if self.format.rotated:
+            return int8.Writer(matrix, turn=name.endswith("down"))
+        return self.format.pack(matrix, weights.grid(name), None)
+
     def _load_layer(self, weights: Weights, index: int) -> Layer:
         prefix, shape = f"layers.{index}.", self.shape
         qk_norm = None
@@ -86,9 +97,9 @@ class Transformer:
             qk_norm = torch.cat(parts).to(self.device)
         return Layer(
             self._linear(weights, prefix, ("q", "k", "v")),
-            self._linear(weights, prefix, ("o",)),
+            self._writer(weights, prefix + "o"),
             self._linear(weights, prefix, ("gate", "up")),
-            self._linear(weights, prefix, ("down",)),
+            self._writer(weights, prefix + "down"),
             self._vector(weights.tensor(prefix + "attention_norm")),
             self._vector(weights.tensor(prefix + "mlp_norm")),
             qk_norm,
@@ -117,17 +128,27 @@ class Transformer:
     # -- running
 
     def _normed(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """Root-mean-square norm over the last dimension (Zhang and Sennrich 2019)."""
+        """Root-mean-square norm over the last dimension (Zhang and Sennrich 2019), as the format's matrices
+        take it: in its type of activations, or as codes."""
+        if self._code_norm is not None:
+            return self._code_norm(x)
+        active = self.format.activations
         if x.device.type != "cpu":
-            return F.rms_norm(x, weight.shape, weight, self.shape.rms_eps)
+            return F.rms_norm(x, weight.shape, weight, self.shape.rms_eps).to(active)
         # The library's is eight operations on a CPU; these five take two thirds of its time.
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
         factor = torch.addcmul(self._epsilon, length, length, value=1.0 / x.shape[-1]).rsqrt_()
-        return (x * factor).mul_(weight)
+        return (x * factor).mul_(weight).to(active)
+
+    def _plus(self, x: torch.Tensor, writer: Linear, y: torch.Tensor) -> torch.Tensor:
+        """The stream after a writer has added its part."""
+        if isinstance(writer, int8.Writer):
+            return writer.add_to(x, y)
+        return x + writer(y.to(self.format.activations))
 
     def forward(self, plan: StepPlan, storage: KVStorage) -> torch.Tensor:
         """Logits [sampling rows, vocab] in float32. Keys and values of all tokens are in `storage` then."""
-        shape, active = self.shape, self.format.activations
+        shape = self.shape
         rotated = shape.heads + shape.kv_heads
         cos = self.cos.index_select(0, plan.positions)[:, None] * self._head_scale
         sin = self.sin.index_select(0, plan.positions)[:, None] * self._head_scale
@@ -135,7 +156,7 @@ class Transformer:
         for index, layer in enumerate(self.layers):
             normed = self._normed(x, layer.attention_norm)
             # Queries and keys turn in float32 whatever the format.
-            qkv = layer.qkv(normed.to(active)).float().view(x.shape[0], -1, shape.head_dim)
+            qkv = layer.qkv(normed).float().view(x.shape[0], -1, shape.head_dim)
             qk = qkv[:, :rotated]
             if layer.qk_norm is not None:
                 qk.copy_(F.rms_norm(qk, (shape.head_dim,), None, shape.rms_eps) * layer.qk_norm)
@@ -144,14 +165,14 @@ class Transformer:
             qkv = qkv.to(storage.dtype)
             storage.write(index, plan.places, qkv[:, shape.heads :])
             mixed = attend(index, qkv[:, : shape.heads], plan, storage)
-            x = x + layer.o(mixed.view(x.shape[0], -1).to(active))
+            x = self._plus(x, layer.o, mixed.view(x.shape[0], -1))
             normed = self._normed(x, layer.mlp_norm)
-            gate, up = layer.gate_up(normed.to(active)).chunk(2, -1)
-            x = x + layer.down(F.silu(gate).mul_(up))
+            gate, up = layer.gate_up(normed).chunk(2, -1)
+            x = self._plus(x, layer.down, F.silu(gate).mul_(up))
         last = self._normed(x.index_select(0, plan.sampled), self.final_norm)
         if last.shape[0] == 0:
-            return last.new_empty((0, shape.vocab), dtype=torch.float32)
-        return self.head(last.to(active)).float()
+            return x.new_empty((0, shape.vocab), dtype=torch.float32)
+        return self.head(last).float()
 
 
 def rotary_frequencies(shape: ModelShape) -> torch.Tensor:

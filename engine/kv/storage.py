@@ -62,14 +62,24 @@ class KVStorage:
         """Store `keys_values` [tokens, 2 * kv_heads, head_dim] at the storage tokens `places` [tokens]."""
         self._layers[layer].index_copy_(0, places, keys_values)
 
+    def view(self, layer: int, first: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of a run of storage tokens, each [1, kv_heads, length, head_dim], strided.
+
+        One operation for each: in a decode step every one counts.
+        """
+        cache, kv_heads, dim = self._layers[layer], self.shape.kv_heads, self.shape.head_dim
+        token = 2 * kv_heads * dim
+        size, stride = (1, kv_heads, length, dim), (0, dim, token, 1)
+        at = first * token
+        return cache.as_strided(size, stride, at), cache.as_strided(size, stride, at + kv_heads * dim)
+
     def read(self, layer: int, window: Window) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values of a window, each [kv_heads, length, head_dim], strided."""
-        cache = self._layers[layer]
         if window.blocks is None:
-            both = cache.narrow(0, window.first, window.length)
-        else:
-            paged = cache.view(self.blocks + 1, -1).index_select(0, window.blocks)
-            both = paged.view(-1, 2 * self.shape.kv_heads, self.shape.head_dim)[: window.length]
+            keys, values = self.view(layer, window.first, window.length)
+            return keys[0], values[0]
+        paged = self._layers[layer].view(self.blocks + 1, -1).index_select(0, window.blocks)
+        both = paged.view(-1, 2 * self.shape.kv_heads, self.shape.head_dim)[: window.length]
         by_head, kv_heads = both.transpose(0, 1), self.shape.kv_heads
         return by_head[:kv_heads], by_head[kv_heads:]
 

@@ -134,7 +134,7 @@ def test_with_prefix_hits(scores: Scores, float32: TorchRunner, prompts: list[li
         scores.check_greedy(prompt, generate(float32, [second], NEW)[0])
 
 
-@pytest.mark.parametrize("format", ["bf16", "int8", "int4"])
+@pytest.mark.parametrize("format", ["bf16", "int8", "int4", "int8-dynamic"])
 def test_fast_formats_keep_quality(
     format: str, model_path: Path, scores: Scores, prompts: list[list[int]], alone: list[list[int]]
 ) -> None:
@@ -160,5 +160,5 @@ def test_fast_formats_keep_quality(
 
 def test_auto_is_a_format_that_keeps_quality(model_path: Path) -> None:
     runner = open_runner(model_path, "auto", blocks=2, context=64)
-    assert runner.format in ("bf16", "int8", "int4")
+    assert runner.format in ("bf16", "int8", "int4", "int8-dynamic")
     runner.close()

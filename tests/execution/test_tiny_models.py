@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from engine.devices import adapter, mps
+from engine.execution.attention import plan_step
 from engine.models.gguf import READABLE
 from engine.scheduling.batch import Batch
 from tests.support import (
@@ -97,7 +98,7 @@ def test_blocks_shared_by_two_requests(folder: tuple[Any, Path]) -> None:
     runner.close()
 
 
-@pytest.mark.parametrize("format", ["bf16", "int8", "int4"])
+@pytest.mark.parametrize("format", ["bf16", "int8", "int4", "int8-dynamic"])
 def test_fast_formats_stay_near(folder: tuple[Any, Path], format: str) -> None:
     model, path = folder
     runner = open_runner(path, format)
@@ -105,11 +106,12 @@ def test_fast_formats_stay_near(folder: tuple[Any, Path], format: str) -> None:
     rows = Stream(1, PROMPT, scattered(5)).row()
     got = runner.logits(Batch([rows]), every_token=True)
     error = (got - want).norm() / want.norm()
-    assert error < {"bf16": 0.02, "int8": 0.03, "int4": 0.3}[format]
+    assert error < {"bf16": 0.02, "int8": 0.03, "int4": 0.3, "int8-dynamic": 0.06}[format]
     # The kernels for few rows and for many hold the same values.
     one = Stream(1, PROMPT, rows.blocks, computed=len(PROMPT) - 1)
     last = runner.logits(Batch([one.row()]))[0]
-    assert (last - got[-1]).norm() / got[-1].norm() < 0.02
+    # A difference in the last bit may turn an activation's code over.
+    assert (last - got[-1]).norm() / got[-1].norm() < (0.04 if format == "int8-dynamic" else 0.02)
     runner.close()
 
 
@@ -170,4 +172,27 @@ def test_stretched_rotary_frequencies(rope: dict[str, Any], tmp_path: Path) -> N
     runner = open_runner(tmp_path)
     got = runner.logits(Batch([Stream(1, PROMPT, list(range(5))).row()]), every_token=True)
     torch.testing.assert_close(got, expected(model, PROMPT), atol=2e-4, rtol=1e-4)
+    runner.close()
+
+
+def test_rows_that_share_a_prefix(folder: tuple[Any, Path]) -> None:
+    """Two groups, one of them scattered, and a row of its own; own parts of different lengths."""
+    model, path = folder
+    runner = open_runner(path)
+    other = [3 + token % 300 for token in reversed(PROMPT)]
+    streams = []
+    for number, (prompt, common) in enumerate([(PROMPT, [4, 5, 6, 7]), (other, [9, 2, 30, 12])]):
+        runner.run(Batch([Stream(90 + number, prompt[:64], common).row()]))
+        for n in range(3):
+            own = 40 + 10 * number + 3 * n
+            tokens = prompt[:64] + [n + 5] * (1 + 13 * n)
+            streams.append(Stream(own, tokens, [*common, own, own + 1, own + 2], computed=64))
+    streams.append(Stream(80, PROMPT[:20], [80, 81, 82]))
+    generate(runner, streams, 2)
+    rows = [s.row() for s in streams]
+    plan = plan_step(Batch(rows), runner._storage, None)
+    assert [len(g.rows) for g in plan.groups] == [3, 3] and len(plan.singles) == 1
+    assert plan.groups[0].shared.blocks is None and plan.groups[1].shared.blocks is not None
+    want = torch.stack([expected(model, s.tokens)[-1] for s in streams])
+    torch.testing.assert_close(runner.logits(Batch(rows)), want, atol=2e-4, rtol=1e-4)
     runner.close()
