@@ -16,11 +16,12 @@ COMMAND_LINE_OPTIONS = ("--version", "--help-window", "-h", "--help")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command or the window. Returns the exit code."""
     multiprocessing.freeze_support()
+    from app.chart_png import paint_png
     from engine import cli
 
     argv = list(sys.argv[1:] if argv is None else argv)
     if argv and (argv[0] in cli.SUBCOMMANDS or argv[0] in COMMAND_LINE_OPTIONS):
-        return cli.main(argv)
+        return cli.main(argv, paint_png)
     args = cli.window_parser().parse_args(argv)
     if not _has_display():
         if not args.screenshot:

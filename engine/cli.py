@@ -3,13 +3,14 @@
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from engine import __version__
 from engine.config import FORMATS, SCHEDULING_POLICIES, BackendOptions, EngineConfig
 from engine.errors import EngineError
 
-SUBCOMMANDS = ("generate", "burst", "simulate", "replay", "regret", "models", "profile")
+SUBCOMMANDS = ("generate", "burst", "simulate", "compare", "replay", "regret", "models", "profile")
 
 _DESCRIPTION = """\
 When does a CPU beat waiting for the GPU? Answered live, on your own machine.
@@ -129,7 +130,7 @@ def window_parser() -> argparse.ArgumentParser:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    from engine.commands import burst, generate, models, profile, regret, replay, simulate
+    from engine.commands import burst, compare, generate, models, profile, regret, replay, simulate
 
     parser = argparse.ArgumentParser(
         prog="offramp", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -137,16 +138,20 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"offramp {__version__}")
     parser.add_argument("--help-window", action="store_true", help="list the options of the window")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for module in (generate, burst, simulate, replay, regret, models, profile):
+    for module in (generate, burst, simulate, compare, replay, regret, models, profile):
         module.add_parser(commands)
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Exit codes: 0 good, 1 a request or backend failed, 2 a user's mistake, 130 Ctrl+C."""
+def main(argv: Sequence[str] | None = None, paint_png: Callable[[Path, Path], None] | None = None) -> int:
+    """Run one command. Exit codes: 0 good, 1 a request or backend failed, 2 a user's mistake, 130 Ctrl+C.
+
+    `paint_png(svg, png)` draws charts as pictures, which takes the window's Qt.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
     parser = make_parser()
     args = parser.parse_args(argv)
+    args.paint_png = paint_png
     if args.help_window:
         window_parser().print_help()
         return 0

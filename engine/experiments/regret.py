@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from engine.experiments.percentiles import percentile
-from engine.experiments.tables import DEFAULT_POLICY, policies_of
+from engine.experiments.tables import DEFAULT_POLICY, p95_ttft, policies_of
 from engine.profiling.profile import Profile
 from engine.request import Request, RequestId, SamplingParams
 from engine.routing.length import LengthEstimator
@@ -111,6 +111,45 @@ def _regret(outcome: Outcome, best_e2e_s: float, best_makespan_s: float) -> tupl
         max(0.0, outcome.mean_e2e_s / best_e2e_s - 1),
         max(0.0, outcome.makespan_s / best_makespan_s - 1),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How often the default policy was worse than the better single backend, over random bursts."""
+
+    bursts: int
+    makespan_broken: int  # more than 1 % longer
+    p95_broken: int  # p95 TTFT more than 2 % longer
+    makespan_change: float  # mean, fractions of the better single backend's
+    mean_e2e_change: float
+    p95_ttft_change: float
+
+
+def bounds(
+    profile: Profile,
+    bursts: int,
+    slots: dict[str, int] | None = None,
+    seed: int = 0,
+    on_burst: Callable[[int], None] = lambda done: None,
+) -> Bounds:
+    """The default policy against each backend alone on random bursts of 2 to 16 requests, simulated."""
+    lengths = seasoned()
+    alone = [f"forced-{b.name}" for b in profile.backends]
+    makespan_broken = p95_broken = 0
+    changes: list[tuple[float, float, float]] = []
+    for number in range(bursts):
+        workload = random_burst(seed * 100_000 + 50_000 + number, most=16)
+        runs = [Simulation(profile, policy, slots).run(workload) for policy in alone]
+        runs.append(Simulation(profile, DEFAULT_POLICY, slots, lengths=lengths).run(workload))
+        figures = [(outcome_of(r).makespan_s, outcome_of(r).mean_e2e_s, p95_ttft(r)) for r in runs]
+        best = [min(values) for values in zip(*figures[:-1], strict=True)]
+        makespan, e2e, ttft = (mine / b - 1 for mine, b in zip(figures[-1], best, strict=True))
+        changes.append((makespan, e2e, ttft))
+        makespan_broken += makespan > 0.01
+        p95_broken += ttft > 0.02
+        on_burst(number + 1)
+    means = [sum(c[i] for c in changes) / bursts for i in range(3)]
+    return Bounds(bursts, makespan_broken, p95_broken, *means)
 
 
 def explain(

@@ -1,0 +1,171 @@
+"""`offramp compare`: policies, in pairs of runs, against the fastest backend alone at its best slot count."""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from engine.commands.common import running_engine
+from engine.commands.experiments import finish, out_folder, progress
+from engine.commands.workloads import add_trace_options, source_from
+from engine.config import BackendOptions
+from engine.errors import ConfigError
+from engine.experiments.arms import Arm, Solo, baseline_arm, parse_arms
+from engine.experiments.charts import Mark
+from engine.experiments.compare import Outcome, Plan, run_plan
+from engine.experiments.compare_report import compare_report
+from engine.experiments.metrics import parse_slo
+from engine.experiments.report import command_line
+from engine.experiments.runs import Live, Place, Simulated
+from engine.experiments.source import Source
+from engine.profiling.profile import Profile, load_profile, profile_json
+from engine.workloads.presets import PRESETS
+
+LIVE_SLOTS = 8  # real backends start with so many, to look for the best; each run then sets its own
+
+
+def add_parser(commands: Any) -> None:
+    from engine.cli import add_engine_options
+
+    parser = commands.add_parser("compare", help="compare policies in pairs of runs", description=__doc__)
+    parser.add_argument(
+        "--preset", default="seed-warm-8", metavar="NAME", help=f"one of {', '.join(PRESETS)}"
+    )
+    parser.add_argument(
+        "--policies",
+        default="forced-fastest,isolated-rates,total-delay",
+        metavar="LIST",
+        help="with commas; behind an @ the slots of one: total-delay@gpu=1, total-delay@best",
+    )
+    parser.add_argument("--pairs", type=int, default=10, metavar="N", help="runs of every policy (10)")
+    parser.add_argument(
+        "--virtual", action="store_true", help="with --emulate: on the virtual clock, at once"
+    )
+    parser.add_argument(
+        "--noise",
+        type=float,
+        default=2.0,
+        metavar="PERCENT",
+        help="with --virtual: how much step times vary, a whole run by half of it (2)",
+    )
+    parser.add_argument("--slo", metavar="LIST", help="limits of goodput in ms (ttft=2000,tpot=100)")
+    parser.add_argument(
+        "--cool", type=float, default=None, metavar="S", help="rest before each run (1 s, emulated 0)"
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder for the report and every run")
+    add_trace_options(parser)
+    add_engine_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    folder = out_folder(args)
+    if not 1 <= args.pairs <= 1000:
+        raise ConfigError(f"--pairs {args.pairs} makes no sense: use 1 to 1,000.")
+    if not 0 <= args.noise <= 50:
+        raise ConfigError(f"--noise {args.noise:g} makes no sense: use 0 to 50 percent.")
+    slo = parse_slo(args.slo)
+    if args.virtual:
+        if args.emulate is None:
+            raise ConfigError("--virtual runs emulated backends only: add --emulate apple-m2-published.")
+        profile = load_profile(args.emulate)
+        names = {b.name: b.slots for b in profile.backends}
+        plan, ladder = _plan(args, profile, names, slo, {"noise": args.noise / 100})
+        words = f"{args.noise:g} % a step and {args.noise / 2:g} % a run, lognormal, drawn anew for every run"
+        facts: Sequence[tuple[str, str]] = (("Step-time noise", words), *_facts(args, profile))
+        outcome = _run(plan, Simulated(profile, args.noise / 100), folder)
+        mark = Mark("SIMULATED", profile.title)
+    else:
+        outcome, ladder, profile, facts = _live(args, folder, slo)
+        mark = Mark("EMULATED", profile.title) if args.emulate else Mark()
+    if not outcome.pairs:
+        sys.stderr.write("No pair is complete yet: the same command goes on where this stopped.\n")
+        return 130
+    report, data = compare_report(outcome, profile, ladder, mark, facts, [command_line()])
+    finish(args, folder, report, data)
+    return 0 if outcome.finished else 130
+
+
+def _plan(
+    args: argparse.Namespace,
+    profile: Profile,
+    usual: Mapping[str, int],
+    slo: Mapping[str, float],
+    place: Mapping[str, Any],
+    most: int | None = None,
+) -> tuple[Plan, list[Solo]]:
+    """Baseline first, then what was asked for; and the sweep that found the baseline's slots."""
+    names = list(usual)
+    options = BackendOptions(slots=args.slots if args.slots != "best" else "4")
+    options.check_slot_names(names)
+    source: Source = source_from(args, profile, args.context)
+    base, ladder = baseline_arm(profile, source, usual, most)
+    slots = base.slots_by_name if args.slots == "best" else {n: options.slots_of(n, usual[n]) for n in names}
+    base = replace(base, slots=tuple({**slots, **_own(base)}.items()))
+    fastest, slowest = base.policy, _slowest(profile)
+    asked = args.policies.replace("forced-fastest", fastest).replace("forced-slowest", slowest)
+    arms = parse_arms(asked, names, slots, base.slots_by_name)
+    arms = [base, *(a for a in arms if (a.policy, _used(a)) != (base.policy, _used(base)))]
+    where = {"profile": profile_json(profile), **place}
+    return Plan(source, tuple(arms), args.pairs, args.seed, usual, where, slo), ladder
+
+
+def _own(arm: Arm) -> dict[str, int]:
+    """The slots of the one backend that a forced arm uses."""
+    name = arm.policy.removeprefix("forced-")
+    return {name: arm.slots_by_name[name]}
+
+
+def _used(arm: Arm) -> list[tuple[str, int]]:
+    return [(n, s) for n, s in arm.slots if arm.uses(n)]
+
+
+def _slowest(profile: Profile) -> str:
+    return f"forced-{max(profile.backends, key=lambda b: b.rates.isolated_s).name}"
+
+
+def _run(plan: Plan, place: Place, folder: Path) -> Outcome:
+    with progress("runs", len(plan.arms) * plan.pairs) as tell:
+        outcome = run_plan(plan, place, folder, tell)
+    if not outcome.finished:
+        sys.stderr.write("Stopped: what is done is kept, the same command goes on.\n")
+    return outcome
+
+
+def _live(
+    args: argparse.Namespace, folder: Path, slo: Mapping[str, float]
+) -> tuple[Outcome, list[Solo], Profile, Sequence[tuple[str, str]]]:
+    """On backends that run in real time: one engine for all runs."""
+    from engine.cli import config_from
+
+    asked = argparse.Namespace(**{**vars(args), "slots": "4" if args.slots == "best" else args.slots})
+    config = config_from(asked)
+    config = replace(config, options=replace(config.options, slots=str(LIVE_SLOTS)))
+    with running_engine(config) as watch:
+        watch.until_ready()
+        sys.stderr.write("Waiting for calibration, which the best slot count needs; Ctrl+C stops.\n")
+        watch.until_calibrated()
+        infos = watch.running
+        profile = load_profile(args.emulate or "local")
+        usual = dict.fromkeys((str(i.name) for i in infos), 4)
+        about = [[i.name, i.device_name, i.format, i.threads] for i in infos]
+        place = {"model": args.model, "backends": about, "live": True}
+        plan, ladder = _plan(args, profile, usual, slo, place, LIVE_SLOTS)
+        cool_s = args.cool if args.cool is not None else 0.0 if args.emulate else 1.0
+        outcome = _run(plan, Live(watch.engine, watch.drain, cool_s), folder)
+    return outcome, ladder, profile, _facts(args, profile)
+
+
+def _facts(args: argparse.Namespace, profile: Profile) -> tuple[tuple[str, str], ...]:
+    """Model, backends and where the timings come from."""
+    model = "Placeholder text: nothing is computed" if args.emulate else f"{args.model}, {args.format}"
+    backends = "; ".join(
+        f"{b.name}: {b.device_name}, {b.kv_blocks} KV blocks, {b.rates.prefill:,.0f} and "
+        f"{b.rates.decode:,.0f} tok/s alone"
+        for b in profile.backends
+    )
+    assumed = "; ".join(f"{b.name}: {', '.join(b.assumed)}" for b in profile.backends if b.assumed)
+    facts = [("Model", model), ("Backends", backends), ("Timings", f"{profile.name}: {profile.source}")]
+    return (*facts, ("Assumed", assumed)) if assumed else tuple(facts)

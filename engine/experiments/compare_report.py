@@ -1,0 +1,130 @@
+"""A comparison told: headline, sentences, and what goes into results.json."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from engine.experiments.arms import Solo
+from engine.experiments.charts import Mark
+from engine.experiments.compare import Outcome
+from engine.experiments.compare_parts import (
+    TONES,
+    Told,
+    ladder_section,
+    placement_section,
+    result_section,
+    runs_section,
+    verdict_section,
+)
+from engine.experiments.metrics import METRICS
+from engine.experiments.published import published_section
+from engine.experiments.report import Report, machine_facts
+from engine.experiments.statistics import RULE, Verdict
+from engine.experiments.svg import figure, percent
+from engine.experiments.tables import DEFAULT_POLICY
+from engine.profiling.profile import Profile
+
+_WORDS = {Verdict.BETTER: "is faster than", Verdict.WORSE: "is slower than"}
+
+
+def compare_report(
+    outcome: Outcome,
+    profile: Profile | None,
+    ladder: Sequence[Solo],
+    mark: Mark,
+    facts: Sequence[tuple[str, str]],
+    commands: Sequence[str],
+) -> tuple[Report, dict[str, Any]]:
+    """The report, and what goes into results.json. Every figure comes from the outcome's run files."""
+    plan = outcome.plan
+    labels = {plan.key(a): a.label(plan.usual_slots) for a in plan.arms}
+    told = Told(outcome, labels, plan.key(plan.arms[0]), outcome.comparisons(), mark)
+    main = _main_arm(told)
+    headline, tone = _headline(told, main)
+    sections = [result_section(told), *(verdict_section(told, arm) for arm in told.found)]
+    sections.append(placement_section(told))
+    if ladder:
+        sections.append(ladder_section(ladder, plan.arms[0], mark))
+    if profile is not None and (section := published_section(profile)) is not None:
+        sections.append(section)
+    sections.append(runs_section(told))
+    seeds = f"{plan.seed} to {plan.seed + plan.pairs - 1}, one a pair"
+    report = Report(
+        "compare",
+        f"Compare on {plan.source.name}",
+        headline,
+        tone,
+        tuple(_summary(told, main)),
+        tuple(sections),
+        mark,
+        (*facts, ("Seeds", seeds), *machine_facts()),
+        tuple(commands),
+        (*((m.label, m.definition) for m in METRICS), ("Verdict", RULE)),
+    )
+    return report, _data(told, ladder)
+
+
+def _data(told: Told, ladder: Sequence[Solo]) -> dict[str, Any]:
+    outcome = told.outcome
+    return {
+        "settings": outcome.plan.settings(),
+        "baseline": told.base,
+        "pairs": outcome.pairs,
+        "finished": outcome.finished,
+        "arms": {arm: {m.key: told.mean(arm, m) for m in METRICS} for arm in outcome.runs},
+        "comparisons": {a: {m: asdict(c) for m, c in by.items()} for a, by in told.found.items()},
+        "baseline_sweep": [asdict(s) for s in ladder],
+        "runs": [
+            {"arm": r.arm, "pair": r.pair, "seed": r.seed, **r.figures}
+            for runs in outcome.runs.values()
+            for r in runs
+        ],
+    }
+
+
+def _main_arm(told: Told) -> str | None:
+    """The arm that the headline is about: the default policy, else the last one asked for."""
+    others = told.outcome.plan.arms[1:]
+    chosen = next((a for a in others if a.policy == DEFAULT_POLICY), others[-1] if others else None)
+    return None if chosen is None else told.outcome.plan.key(chosen)
+
+
+def _headline(told: Told, main: str | None) -> tuple[str, str]:
+    if main is None or "duration" not in told.found.get(main, {}):
+        return f"{told.labels[told.base]}: nothing to compare it with", ""
+    c = told.found[main]["duration"]
+    name, other = told.labels[main], f"the fastest backend alone ({told.labels[told.base]})"
+    if c.verdict in _WORDS:
+        change = percent(c.share(c.difference))
+        return f"{name} {_WORDS[c.verdict]} {other}: {change} makespan", TONES[c.verdict]
+    if c.verdict is Verdict.NONE:
+        return f"{name} against {other}: {c.pairs} pairs are too few for a verdict", ""
+    return f"No difference found between {name} and {other} in makespan", ""
+
+
+def _summary(told: Told, main: str | None) -> list[str]:
+    outcome, plan = told.outcome, told.outcome.plan
+    out = [f"{plan.source.name}: {plan.source.description}. {outcome.pairs} pairs, order shuffled."]
+    if not outcome.finished:
+        out.append(
+            f"Stopped early: {outcome.pairs} of {plan.pairs} pairs are complete; the same command goes on."
+        )
+    if main is None or "duration" not in told.found.get(main, {}):
+        return out
+    c = told.found[main]["duration"]
+    out.append(
+        f"Makespan {figure(c.mean, 2)} s instead of {figure(c.baseline_mean, 2)} s; the 95 % interval of "
+        f"the change is {percent(c.share(c.low))} to {percent(c.share(c.high))} (paired bootstrap)."
+    )
+    usual = next((k for k in outcome.runs if k.startswith("forced-") and k not in (told.base, main)), None)
+    if usual is not None:
+        same = outcome.comparisons(usual)[main]["duration"]
+        out.append(
+            f"Against {told.labels[usual]} the makespan changes by {percent(same.share(same.difference))} "
+            f"({same.verdict.value}). Only the comparison with the best slot count says what routing is "
+            "worth: anything else may be a gain over a bad setting."
+        )
+    count = len(outcome.runs[told.base][0].result["requests"])
+    if count < 20:
+        out.append(f"p95 of {count} requests is their maximum.")
+    return out
