@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stderr.write(NO_DISPLAY)
             return 2
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
-    return _open_window(args)
+    return _open_window(args, argv)
 
 
 def _has_display() -> bool:
@@ -37,10 +37,10 @@ def _has_display() -> bool:
     return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"))
 
 
-def _open_window(args: Namespace) -> int:
+def _open_window(args: Namespace, argv: Sequence[str]) -> int:
     from app.application import run
 
-    return run(args)
+    return run(args, argv)
 
 
 if __name__ == "__main__":

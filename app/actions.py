@@ -1,97 +1,140 @@
-"""Every action of the window: one menu, one shortcut each. Ctrl is Cmd on a Mac."""
+"""Every action of the window: one menu entry, most with a shortcut. Ctrl is Cmd on a Mac.
 
-from PySide6.QtCore import Qt
+The menus follow the order of macOS; there they are the menu bar, elsewhere one menu behind "…" with the
+same entries in the same order.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
 from PySide6.QtGui import QAction, QKeySequence
-from PySide6.QtWidgets import QDialog, QGridLayout, QMainWindow, QMenu, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMainWindow, QMenu
 
 from app.theme import font
-from app.widgets.labels import make_label
-from engine import __version__
 
-# name, text, shortcut
-ACTIONS = (
-    ("run", "Run burst", "Ctrl+R"),
-    ("repeat", "Repeat the last burst", "Ctrl+Shift+R"),
-    ("stop", "Stop all", "Ctrl+."),
-    ("", "", ""),
-    ("focus_prompt", "Write a prompt", "Ctrl+L"),
-    ("new_conversation", "New conversation", "Ctrl+N"),
-    ("system_prompt", "System prompt…", ""),
-    ("sampling", "Sampling…", ""),
-    ("receipt", "Last receipt", "Ctrl+I"),
-    ("", "", ""),
-    ("theme", "Light or dark", "Ctrl+T"),
-    ("system_theme", "Follow the system's theme", ""),
-    ("reset_layout", "Restore the layout", ""),
-    ("", "", ""),
-    ("shortcuts", "Keyboard shortcuts", "F1"),
-    ("about", "About Offramp", ""),
-    ("quit", "Quit", "Ctrl+Q"),
+Role = QAction.MenuRole
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`keys` are the action's shortcuts, the first of them shown; name "" is a separator."""
+
+    name: str = ""
+    text: str = ""
+    keys: tuple[str, ...] = ()
+    role: Role = Role.NoRole
+
+
+LINE = Entry()
+MENUS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
+    (
+        "Offramp",
+        (
+            Entry("about", "About Offramp", role=Role.AboutRole),
+            Entry("settings", "Settings…", ("Ctrl+,",), Role.PreferencesRole),
+            Entry("quit", "Quit", ("Ctrl+Q",), Role.QuitRole),
+        ),
+    ),
+    (
+        "File",
+        (
+            Entry("new_conversation", "New conversation", ("Ctrl+N",)),
+            Entry("conversations", "Conversations…", ("Ctrl+O",)),
+            Entry("open_model", "Open a GGUF file…", ("Ctrl+Shift+O",)),
+            LINE,
+            Entry("export_markdown", "Export the conversation as Markdown…", ("Ctrl+Shift+S",)),
+            Entry("export_json", "Export the conversation as JSON…"),
+        ),
+    ),
+    (
+        "Prompt",
+        (
+            Entry("focus_prompt", "Write a prompt", ("Ctrl+L",)),
+            Entry("copy_reply", "Copy the last reply", ("Ctrl+Shift+C",)),
+            Entry("regenerate", "Regenerate the last reply", ("Ctrl+Shift+G",)),
+            Entry("edit_last", "Edit the last prompt", ("Ctrl+E",)),
+            LINE,
+            Entry("system_prompt", "System prompt…", ("Ctrl+Shift+Y",)),
+            Entry("sampling", "Sampling…", ("Ctrl+Shift+M",)),
+        ),
+    ),
+    (
+        "View",
+        (
+            Entry("presenter", "Presenter mode", ("F5", "Ctrl+Shift+P")),
+            Entry("theme", "Light or dark", ("Ctrl+T",)),
+            Entry("system_theme", "Follow the system's theme"),
+            Entry("reset_layout", "Restore the layout"),
+        ),
+    ),
+    (
+        "Burst",
+        (
+            Entry("run", "Run burst", ("Ctrl+R",)),
+            Entry("repeat", "Repeat the last burst", ("Ctrl+Shift+R",)),
+            Entry("stop", "Stop all", ("Ctrl+.",)),
+            LINE,
+            Entry("receipt", "Last receipt", ("Ctrl+I",)),
+            Entry("result", "Last result", ("Ctrl+Shift+I",)),
+        ),
+    ),
+    (
+        "Help",
+        (
+            Entry("shortcuts", "Keyboard shortcuts", ("F1",)),
+            Entry("tour", "Show me around"),
+            Entry("log", "Log…"),
+        ),
+    ),
 )
 
 
-def build_menu(window: QMainWindow, handlers: dict[str, object]) -> tuple[QMenu, dict[str, QAction]]:
+def entries() -> list[Entry]:
+    return [entry for _title, group in MENUS for entry in group if entry.name]
+
+
+def shown(keys: str) -> str:
+    """A shortcut as this system writes it."""
+    return QKeySequence(keys).toString(QKeySequence.SequenceFormat.NativeText)
+
+
+def build_menu(
+    window: QMainWindow, handlers: Mapping[str, Callable[[], object]]
+) -> tuple[QMenu, dict[str, QAction]]:
     """The menu with all actions; `handlers` maps each name to what it calls."""
     menu, actions = QMenu(window), {}
     menu.setFont(font("label"))
     menu.setAccessibleName("Menu")
-    for name, text, keys in ACTIONS:
-        if not name:
-            menu.addSeparator()
+    for entry in entries():
+        if entry.name not in handlers:
             continue
-        action = QAction(text, window)
-        if keys:
-            action.setShortcut(QKeySequence(keys))
-        action.triggered.connect(handlers[name])
-        menu.addAction(action)
+        action = actions[entry.name] = QAction(entry.text, window)
+        action.setShortcuts([QKeySequence(k) for k in entry.keys])
+        action.setMenuRole(entry.role)
+        handler = handlers[entry.name]
+        action.triggered.connect(lambda _checked=False, handler=handler: handler())
         window.addAction(action)  # a shortcut in a menu that is never shown would not work
-        actions[name] = action
+    # Behind the "…" the application's own entries come last, as people look for them there.
+    groups = [*MENUS[1:], MENUS[0]]
+    for index, (_title, group) in enumerate(groups):
+        if index:
+            menu.addSeparator()
+        for entry in group:
+            if entry.name in actions:
+                menu.addAction(actions[entry.name])
+    if sys.platform == "darwin":
+        fill_menu_bar(window, actions)
     return menu, actions
 
 
-def _dialog(parent: QWidget, title: str) -> tuple[QDialog, QVBoxLayout]:
-    dialog = QDialog(parent)
-    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    dialog.setWindowTitle(title)
-    column = QVBoxLayout(dialog)
-    column.setContentsMargins(32, 32, 32, 32)
-    column.setSpacing(12)
-    column.addWidget(make_label(title, "lead", bold=True))
-    return dialog, column
-
-
-def show_about(parent: QWidget) -> QDialog:
-    dialog, column = _dialog(parent, "Offramp")
-    for text in (
-        f"Version {__version__}. When does a CPU beat waiting for the GPU? "
-        "Answered live, on your own machine.",
-        "Nothing leaves this machine. The network is used only to fetch a model that you ask for; "
-        "with networking off everything else works.",
-        "Where EMULATED is shown, backends only wait: their times come from a hardware profile.",
-    ):
-        label = make_label(text, "body")
-        label.setWordWrap(True)
-        label.setFixedWidth(440)
-        column.addWidget(label)
-    dialog.open()
-    return dialog
-
-
-def show_shortcuts(parent: QWidget) -> QDialog:
-    dialog, column = _dialog(parent, "Keyboard shortcuts")
-    grid = QGridLayout()
-    grid.setHorizontalSpacing(32)
-    grid.setVerticalSpacing(8)
-    listed = [(text, keys) for _name, text, keys in ACTIONS if keys]
-    listed += [
-        ("Send the prompt", "Return"),
-        ("New line in the prompt", "Shift+Return"),
-        ("Stop the answer", "Esc"),
-    ]
-    for row, (text, keys) in enumerate(listed):
-        shown = QKeySequence(keys).toString(QKeySequence.SequenceFormat.NativeText)
-        grid.addWidget(make_label(text), row, 0)
-        grid.addWidget(make_label(shown, tone="muted"), row, 1)
-    column.addLayout(grid)
-    dialog.open()
-    return dialog
+def fill_menu_bar(window: QMainWindow, actions: Mapping[str, QAction]) -> None:
+    """File, Prompt, View, Burst, Help; Qt moves About, Settings and Quit by their roles."""
+    bar = window.menuBar()
+    for title, group in MENUS:
+        menu = bar.addMenu(title)
+        for entry in group:
+            if entry.name:
+                menu.addAction(actions[entry.name])
+            else:
+                menu.addSeparator()

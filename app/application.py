@@ -1,28 +1,34 @@
 """From parsed options to a running window: paint first, then import and start the engine."""
 
 import gc
+import os
 import signal
 import sys
 import tempfile
 import time
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtWidgets import QApplication
 
 from app.bridge import Bridge
+from app.logs import open_log
 from app.main_window import MainWindow
+from app.preferences import Preferences, effective, given_on_command_line
 from app.screenshot import Photographer, parse_size
 from app.series.board import Board
+from app.session import Session
 from app.settings import Settings
 from app.theme import ThemeHolder, font
 from engine import __version__
+from engine.events import Notice
 
 SWITCH_INTERVAL_S = 0.001  # the default of 5 ms lets a busy thread keep the window waiting for 13 ms
 
 
-def run(args: Namespace) -> int:
-    """Open the window of `args` and stay until it closes. Returns the exit code."""
+def run(args: Namespace, argv: Sequence[str] = ()) -> int:
+    """Open the window of `args`, parsed from `argv`, and stay until it closes. Returns the exit code."""
     size = parse_size(args.size)
     if size is None:
         sys.stderr.write(f"offramp: --size {args.size} is not a size: write it as 1920x1080.\n")
@@ -35,14 +41,22 @@ def run(args: Namespace) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         # A picture must not depend on, nor change, what the window remembers.
         settings = Settings(Path(scratch) / "settings.ini" if args.screenshot else None)
-        return _run(app, args, size, settings)
+        preferences = Preferences(Path(scratch) / "settings.json" if args.screenshot else None)
+        given = given_on_command_line(argv)
+        args = effective(args, given, preferences.values, {} if args.screenshot else os.environ)
+        if not args.screenshot:
+            open_log()
+        return _run(app, args, size, settings, preferences)
 
 
-def _run(app: QApplication, args: Namespace, size: tuple[int, int], settings: Settings) -> int:
+def _run(
+    app: QApplication, args: Namespace, size: tuple[int, int], settings: Settings, preferences: Preferences
+) -> int:
     themes = ThemeHolder(args.theme or settings.theme())
     board = Board()
     bridge = Bridge(board)
-    window = MainWindow(board, themes, bridge, settings)
+    session = Session(bridge, args, preferences)
+    window = MainWindow(board, themes, bridge, settings, session)
     window.painted.connect(lambda: _start_engine(window, args))
     if args.screenshot:
         window.setMinimumSize(320, 240)
@@ -69,13 +83,7 @@ def _leave(app: QApplication, window: MainWindow, code: int) -> None:
 def _start_engine(window: MainWindow, args: Namespace) -> None:
     """After the first paint. What cannot be used is said in the window."""
 
-    def make_engine() -> object:
-        from engine.cli import config_from
-        from engine.engine import Engine
-
-        return Engine(config_from(args))
-
-    window.bridge.start(make_engine)
+    window.session.start()
     # What is alive now stays: full collections need not walk it again and hold the window up.
     gc.freeze()
     presets = _preset_names()
@@ -86,9 +94,11 @@ def _start_engine(window: MainWindow, args: Namespace) -> None:
     if remembered in policies and policy == _default_policy():
         policy = remembered
         window.bridge.set_policy(policy)
-    window.set_choices(presets, policies, preset, policy)
+    window.wishes.set_choices(presets, policies, preset, policy)
     if args.preset:
-        window.run_when_ready(args.preset, policy)
+        window.wishes.run_when_ready(args.preset, policy)
+    if window.session.preferences.problem:
+        window.toast.show_notice(Notice("warning", window.session.preferences.problem))
 
 
 def _default_policy() -> str:

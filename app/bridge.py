@@ -5,11 +5,13 @@ Events never come one signal each: a ring that a 33 ms timer empties costs a twe
 
 import gc
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.refresher import EVERYTHING
 from app.series.board import Board
 from engine.errors import EngineError
 from engine.events import EngineFailed, Notice
@@ -18,12 +20,16 @@ from engine.request import RequestId, SamplingParams
 DRAIN_MS = 33
 RING = 65_536
 CLOSE_S = 3.0
+REPLACE_MS = 20
 
 
 class Bridge(QObject):
-    """`changed` carries the topics that the last drain touched."""
+    """`changed` carries the topics that the last drain touched; `replaced` says that the board is empty
+    because another engine comes; `started` that an engine exists and has been told to start."""
 
     changed = Signal(object)
+    replaced = Signal()
+    started = Signal()
 
     def __init__(self, board: Board, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -31,26 +37,73 @@ class Bridge(QObject):
         self._engine: Any = None
         self._subscription: Any = None
         self._closed = False
+        self._next: Callable[[], Any] | None = None  # what to start once the old engine has ended
+        self._closer: threading.Thread | None = None
+        self._closing_since_s = 0.0
         self._timer = QTimer(self)
         self._timer.setInterval(DRAIN_MS)
         self._timer.timeout.connect(self.drain)
+        self._replacing = QTimer(self)
+        self._replacing.setInterval(REPLACE_MS)
+        self._replacing.timeout.connect(self._look_for_the_end)
 
     @property
     def running(self) -> bool:
         return self._engine is not None
 
     def start(self, make_engine: Callable[[], Any]) -> None:
-        """Build the engine and let its worker thread start; events follow. Never raises `EngineError`."""
+        """Build the engine and let its worker thread start; events follow. Never raises `EngineError`.
+
+        Where an engine runs already, that one ends first, in the background; of several wishes that come
+        meanwhile only the last counts.
+        """
         if self._closed:
             return
+        self._next = make_engine
+        if self._engine is not None:
+            self._end_engine()
+        if self.board.setup or self.board.failure or self.board.backends:
+            self.board.reset()
+            self.replaced.emit()
+            self.changed.emit(set(EVERYTHING))
+        if self._closer is None:
+            self._begin()
+        else:
+            self._replacing.start()
+
+    def _begin(self) -> None:
+        make_engine, self._next = self._next, None
+        if make_engine is None:
+            return
         try:
-            self._engine = make_engine()
-            self._subscription = self._engine.subscribe(RING)
-            self._engine.start()
+            engine = make_engine()
+            self._subscription = engine.subscribe(RING)
+            engine.start()
         except EngineError as error:
+            self._subscription = None
             self._tell(EngineFailed(str(error)))
             return
+        self._engine = engine
         self._timer.start()
+        self.started.emit()
+
+    def _end_engine(self) -> None:
+        engine, self._engine, self._subscription = self._engine, None, None
+        self._timer.stop()
+        if engine is not None:
+            self._closing_since_s = time.monotonic()
+            self._closer = threading.Thread(target=engine.close, name="engine-close", daemon=True)
+            self._closer.start()
+
+    def _look_for_the_end(self) -> None:
+        """The old engine gets its three seconds; a new one must not wait for one that hangs."""
+        late = time.monotonic() - self._closing_since_s > CLOSE_S
+        if self._closer is not None and self._closer.is_alive() and not late:
+            return
+        self._replacing.stop()
+        self._closer = None
+        gc.collect()
+        self._begin()
 
     def pause(self) -> None:
         """Leave further events in the ring."""
@@ -101,13 +154,13 @@ class Bridge(QObject):
         self._try(lambda: self._engine.restart_backend(name))
 
     def close(self) -> None:
-        """Stop the timer and the engine. Waits at most three seconds, whatever the engine does."""
-        self._closed = True
+        """Stop the timers and the engine. Waits at most three seconds, whatever the engine does."""
+        self._closed, self._next = True, None
         self._timer.stop()
-        engine, self._engine, self._subscription = self._engine, None, None
-        if engine is None:
-            return
-        closer = threading.Thread(target=engine.close, name="engine-close", daemon=True)
-        closer.start()
-        closer.join(CLOSE_S)
+        self._replacing.stop()
+        older = self._closer
+        self._end_engine()
+        ends_s = time.monotonic() + CLOSE_S
+        for closer in {older, self._closer} - {None}:
+            closer.join(max(0.0, ends_s - time.monotonic()))
         gc.collect()

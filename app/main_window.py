@@ -5,11 +5,13 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QRect, QSize, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QResizeEvent
-from PySide6.QtWidgets import QMainWindow, QMenu, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
-from app.actions import build_menu, show_about, show_shortcuts
+from app.actions import build_menu
 from app.bridge import Bridge
+from app.dialogs import show_about, show_log, show_shortcuts
 from app.layout import GUTTER, PanelLayout
+from app.model_menu import ModelMenu
 from app.panels.backends import BackendPanel
 from app.panels.kv_map import KvMap
 from app.panels.prompt import PromptPanel
@@ -18,6 +20,7 @@ from app.panels.requests import RequestsPanel
 from app.panels.routing import RoutingPanel
 from app.refresher import Refresher
 from app.series.board import Board
+from app.session import Session
 from app.settings import Settings
 from app.theme import ThemeHolder, stylesheet
 from app.toolbar import HEIGHT, Toolbar
@@ -25,7 +28,7 @@ from app.widgets.backends_row import BackendsRow
 from app.widgets.controls import FocusRing
 from app.widgets.panel import Panel
 from app.widgets.toast import Toast
-from engine.events import Notice
+from app.wishes import Wishes
 
 REFRESH_MS = 100
 SHEET = 760
@@ -42,17 +45,19 @@ class MainWindow(QMainWindow):
         themes: ThemeHolder,
         bridge: Bridge,
         settings: Settings,
+        session: Session,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
         self.board, self.themes, self.bridge, self.settings = board, themes, bridge, settings
+        self.session = session
         self._clock, self._was_painted, self._closed = clock, False, False
-        self._last_run: tuple[str, str] | None = None  # preset, policy
-        self._first_run: tuple[str, str] | None = None  # asked for on the command line
+        self.presenter: QWidget | None = None  # made when first entered
         self.setWindowTitle("Offramp")
         self.setMinimumSize(1280, 720)
         menu, self.actions_by_name = build_menu(self, self._handlers())
         self._build(menu)
+        self.wishes = Wishes(self)
         self._connect()
         self._restore()
         self._apply_theme()
@@ -63,7 +68,8 @@ class MainWindow(QMainWindow):
 
     def _build(self, menu: QMenu) -> None:
         board, themes = self.board, self.themes
-        centre = QWidget()
+        self.pages, centre = QStackedWidget(), QWidget()
+        self.pages.setObjectName("window")
         centre.setObjectName("window")
         self.toolbar = Toolbar(board, themes, menu)
         self.prompt = PromptPanel(board, themes, self.bridge)
@@ -71,6 +77,7 @@ class MainWindow(QMainWindow):
         self.routing = RoutingPanel(board, themes)
         self.ttft, self.throughput = self._blank("Time to first token"), self._blank("Tokens per second")
         self.requests = RequestsPanel(board, themes)
+        self.requests.offer_emulated = True
         first = (self.prompt, self.backends, self.routing, self.requests)
         self._refresher = Refresher(board, first)
         charts = (self.routing, self.ttft, self.throughput)
@@ -83,10 +90,12 @@ class MainWindow(QMainWindow):
         margins.setContentsMargins(GUTTER, GUTTER, GUTTER, GUTTER)
         margins.addWidget(self.panel_layout.root)
         column.addLayout(margins, 1)
-        self.setCentralWidget(centre)
+        self.pages.addWidget(centre)
+        self.setCentralWidget(self.pages)
         self.sheet = ReceiptSheet(board, themes, centre)
         self.sheet.hide()
-        self.toast = Toast(themes, centre)
+        self.toast = Toast(themes, self.pages)
+        self.model_menu = ModelMenu(self.toolbar.model, self.session, self)
         self._ring = FocusRing(self, themes)
 
     def _blank(self, title: str) -> Panel:
@@ -118,75 +127,72 @@ class MainWindow(QMainWindow):
 
     def _handlers(self) -> dict[str, Callable[[], object]]:
         return {
-            "run": lambda: self.run_burst(),
-            "repeat": lambda: self.repeat_burst(),
-            "stop": lambda: self.stop_all(),
+            "run": lambda: self.wishes.run(),
+            "repeat": lambda: self.wishes.repeat(),
+            "stop": lambda: self.wishes.stop_all(),
+            "open_model": lambda: self.model_menu.open_file(),
             "focus_prompt": lambda: self.prompt.composer.editor.setFocus(),
             "new_conversation": lambda: self.prompt.new_conversation(),
             "system_prompt": lambda: self.prompt.edit_system(),
             "sampling": lambda: self.prompt.composer.sampling_line.open(),
-            "receipt": lambda: self.show_last_receipt(),
+            "receipt": self.show_last_receipt,
+            "presenter": self.toggle_presenter,
             "theme": lambda: self.set_theme("light" if self.themes.current.name == "dark" else "dark"),
             "system_theme": lambda: self.set_theme("system"),
-            "reset_layout": lambda: self.reset_layout(),
+            "reset_layout": self.reset_layout,
             "shortcuts": lambda: show_shortcuts(self),
             "about": lambda: show_about(self),
-            "quit": lambda: self.close(),
+            "log": lambda: show_log(self, self.themes),
+            "quit": self.close,
         }
 
     def _connect(self) -> None:
         self.bridge.changed.connect(self._board_changed)
+        self.bridge.replaced.connect(self._engine_replaced)
+        self.bridge.started.connect(self._engine_started)
+        self.session.said.connect(self.toast.show_notice)
         self.themes.changed.connect(self._apply_theme)
-        self.toolbar.run_requested.connect(self.run_burst)
-        self.toolbar.stop_requested.connect(self.stop_all)
-        self.toolbar.policy_chosen.connect(self._choose_policy)
-        self.toolbar.preset_chosen.connect(lambda name: self.settings.set_choice("preset", name))
-        self.toolbar.theme_requested.connect(self.actions_by_name["theme"].trigger)
+        bar, wishes = self.toolbar, self.wishes
+        bar.run_requested.connect(wishes.run)
+        bar.stop_requested.connect(wishes.stop_all)
+        bar.policy_chosen.connect(wishes.choose_policy)
+        bar.preset_chosen.connect(wishes.choose_preset)
+        bar.theme_requested.connect(self.actions_by_name["theme"].trigger)
+        bar.presenter_requested.connect(self.toggle_presenter)
+        self.model_menu.model_chosen.connect(wishes.choose_model)
+        self.model_menu.profile_chosen.connect(wishes.choose_profile)
         self.backends.restart_requested.connect(self.bridge.restart_backend)
+        self.backends.log_requested.connect(self.actions_by_name["log"].trigger)
+        self.requests.emulated_requested.connect(wishes.run_emulated)
         for panel in (self.prompt, self.routing, self.requests):
             panel.receipt_requested.connect(self.show_receipt)
         for part in (self.requests, self.sheet):
-            part.failed.connect(lambda words: self.toast.show_notice(Notice("error", words)))
+            part.failed.connect(wishes.fail)
 
-    # what the user wants
+    # what is shown
 
-    def run_burst(self) -> None:
-        """The burst and policy of the toolbar."""
-        if self.toolbar.run_button.isEnabled():
-            self._run(self.toolbar.preset.currentText(), self.toolbar.policy.currentText())
+    def toggle_presenter(self) -> None:
+        if self.pages.currentIndex() == 1:
+            self.leave_presenter()
+            return
+        if self.presenter is None:
+            from app.presenter import Presenter
 
-    def repeat_burst(self) -> None:
-        if self.toolbar.run_button.isEnabled() and self._last_run is not None:
-            self._run(*self._last_run)
+            self.presenter = Presenter(self.board, self.themes)
+            self.presenter.run_requested.connect(self.wishes.run)
+            self.presenter.repeat_requested.connect(self.wishes.repeat)
+            self.presenter.left.connect(self.leave_presenter)
+            self.pages.addWidget(self.presenter)
+        self.presenter.preset = self.toolbar.preset.currentText()
+        self.presenter.follow()
+        self.pages.setCurrentIndex(1)
+        self.presenter.setFocus()
+        self.tick()
 
-    def _run(self, preset: str, policy: str) -> None:
-        self._last_run = (preset, policy)
-        self.toolbar.asked_to_run()
-        self.bridge.run_burst(preset, policy or None)
-
-    def run_when_ready(self, preset: str, policy: str) -> None:
-        """The burst that the command line asks for; at once if the engine is ready already."""
-        self._first_run = (preset, policy)
-        self._run_first()
-
-    def _run_first(self) -> None:
-        if self.board.ready and self._first_run is not None:
-            wanted, self._first_run = self._first_run, None
-            self._run(*wanted)
-
-    def stop_all(self) -> None:
-        self.bridge.cancel_all()
-        self.toolbar.took_notice()
-
-    def _choose_policy(self, name: str) -> None:
-        self.bridge.set_policy(name)
-        self.settings.set_choice("policy", name)
-
-    def set_choices(self, presets: list[str], policies: list[str], preset: str, policy: str) -> None:
-        """Fill the combo boxes once the engine is imported."""
-        self.toolbar.preset.set_items(presets, preset)
-        self.toolbar.policy.set_items(policies, policy)
-        self.toolbar.refresh(self._clock())
+    def leave_presenter(self) -> None:
+        self.pages.setCurrentIndex(0)
+        self.prompt.composer.editor.setFocus()
+        self.tick()
 
     def show_receipt(self, request_id: int) -> None:
         self._place_sheet()
@@ -214,17 +220,39 @@ class MainWindow(QMainWindow):
             self.toolbar.took_notice()
             if self.board.notices:
                 self.toast.show_notice(self.board.notices[-1])
+        if self.presenter is not None:
+            self.presenter.changed(topics)
+        if "run" in topics:
+            self.toolbar.took_notice()
         if "setup" in topics and self.board.ready:
-            self.toolbar.policy.set_items(self.bridge.policies())
-            self._run_first()
+            self.wishes.show_policies()
+            self.wishes.run_waiting()
+            self.model_menu.refresh()
+
+    def _engine_replaced(self) -> None:
+        """The board is empty: drop what was drawn of the old engine, in this turn of the event loop."""
+        self.sheet.close_sheet()
+        self.backends.forget()
+        self.prompt.engine_replaced()
+        self.toolbar.took_notice()
+        self.tick()
+
+    def _engine_started(self) -> None:
+        self.model_menu.refresh()
+
+    def now_s(self) -> float:
+        return self._clock()
 
     def tick(self) -> None:
         """Ten times a second."""
         now_s = self._clock()
+        self.toolbar.refresh(now_s)
+        if self.presenter is not None and self.pages.currentIndex() == 1:
+            self.presenter.refresh(now_s, self.toolbar.clock_words(now_s))
+            return
         self._refresher.refresh(now_s)
         if self.sheet.isVisible():
             self.sheet.refresh({"clock"}, now_s)
-        self.toolbar.refresh(now_s)
 
     def freeze(self, now_s: float) -> None:
         """Stand still at `now_s`, for a picture: no more events, no more time."""
@@ -291,6 +319,7 @@ class MainWindow(QMainWindow):
             self._closed = True
             self._save()
             self._timer.stop()
+            self.model_menu.close()
             self.hide()  # the window is gone at once; the backends get up to three seconds
             self.bridge.close()
         event.accept()

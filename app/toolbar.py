@@ -24,6 +24,8 @@ class Toolbar(QWidget):
     policy_chosen = Signal(str)
     preset_chosen = Signal(str)
     theme_requested = Signal()
+    presenter_requested = Signal()
+    model_chosen = Signal(str)
 
     def __init__(self, board: Board, themes: ThemeHolder, menu: QMenu, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -46,6 +48,9 @@ class Toolbar(QWidget):
         self.clock.setProperty("tone", "muted")
         self.mark = EmulatedMark(themes)
         self.mark.hide()
+        self.presenter_button = Button(
+            themes, kind="ghost", icon_name="presenter", name="Presenter mode", tip="Presenter mode (F5)"
+        )
         self.theme_button = Button(
             themes, kind="ghost", icon_name="sun", name="Light or dark", tip="Light or dark (Ctrl+T)"
         )
@@ -53,7 +58,9 @@ class Toolbar(QWidget):
         self.menu_button.setMenu(menu)
         self._place()
         self.model.set_note("Getting ready…")
-        self.model.setEnabled(False)
+        self.model.keep = True
+        self.model.chosen.connect(self.model_chosen)
+        self.presenter_button.clicked.connect(self.presenter_requested)
         self.policy.textActivated.connect(self.policy_chosen)
         self.preset.textActivated.connect(self.preset_chosen)
         self.run_button.clicked.connect(self.run_requested)
@@ -82,6 +89,7 @@ class Toolbar(QWidget):
         row.addWidget(self.clock)
         row.addStretch(1)
         row.addWidget(self.mark)
+        row.addWidget(self.presenter_button)
         row.addWidget(self.theme_button)
         row.addWidget(self.menu_button)
 
@@ -114,13 +122,9 @@ class Toolbar(QWidget):
 
     def refresh(self, now_s: float) -> None:
         board, run = self._board, self._board.run
-        if board.model is not None:
-            self.model.set_note("")
-            if self.model.currentText() != board.model.name:
-                self.model.set_items([board.model.name])
-            self.model.setEnabled(True)
-        elif board.failure is not None:
-            self.model.set_note("n/a")
+        ready = board.model is not None and (board.ready or board.failure is not None)
+        self.model.set_shown(board.model.name if board.model is not None else "")
+        self.model.set_note("" if ready else "n/a" if board.failure is not None else "Getting ready…")
         self._show_mark()
         going = run is not None and run.done is None
         if going:
@@ -133,13 +137,24 @@ class Toolbar(QWidget):
         if text != self.clock.text():
             self.clock.setText(text)
 
-    def _clock_text(self, run: RunView, now_s: float) -> str:
+    def clock_words(self, now_s: float) -> str:
+        """The burst's clock as plain words, for presenter mode."""
+        run = self._board.run
+        if run is None:
+            return ""
+        spent_s, finished = self._progress(run, now_s)
+        return f"{spent_s:.2f} s, {finished} of {run.started.count} finished"
+
+    def _progress(self, run: RunView, now_s: float) -> tuple[float, int]:
         rows = self._board.run_rows()
         finished = sum(1 for row in rows if row.state is RequestState.FINISHED)
         end_s = now_s
         if run.done is not None:
             end_s = max((r.finished_s or 0.0 for r in rows), default=run.started.start_s)
-        spent_s = max(0.0, end_s - run.started.start_s)
+        return max(0.0, end_s - run.started.start_s), finished
+
+    def _clock_text(self, run: RunView, now_s: float) -> str:
+        spent_s, finished = self._progress(run, now_s)
         colour = self._themes.current.text.name()
         stopped = "stopped, " if run.done is not None and run.done.aborted and not self._short else ""
         return (

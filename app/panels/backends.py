@@ -40,6 +40,7 @@ class BackendPanel(Panel):
 
     topics = frozenset({"backends", "requests", "clock"})
     restart_requested = Signal(str)
+    log_requested = Signal()
     least = QSize(400, 240)
 
     def __init__(
@@ -135,7 +136,14 @@ class BackendPanel(Panel):
         words.addWidget(self._headline)
         words.addWidget(self._message)
         words.addSpacing(8)
-        words.addWidget(self.restart_button, 0, Qt.AlignmentFlag.AlignLeft)
+        self.log_button = Button(self.themes, "Log", kind="ghost", name="Show the log")
+        self.log_button.clicked.connect(self.log_requested)
+        buttons = QHBoxLayout()
+        buttons.setSpacing(8)
+        buttons.addWidget(self.restart_button)
+        buttons.addWidget(self.log_button)
+        buttons.addStretch(1)
+        words.addLayout(buttons)
         words.addStretch(1)
         top = Qt.AlignmentFlag.AlignTop
         row.addWidget(self._ghost, 0, top)
@@ -231,6 +239,7 @@ class BackendPanel(Panel):
         self._alert.setVisible(stopped)
         self._alert.setPixmap(pixmap("alert", self.themes.current.error, 16, self.devicePixelRatioF()))
         self.restart_button.setVisible(stopped)
+        self.log_button.setVisible(stopped)
         self.restart_button.setAccessibleName(f"Restart the {info.label} backend")
         title, words = WORDS.get(state, (f"{info.label} backend stopped", "Its process ended."))
         self._headline.setText(title)

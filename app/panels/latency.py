@@ -29,6 +29,7 @@ class ChartPanel(Panel):
 
     topics = frozenset({"requests", "backends", "run"})
     title = ""
+    with_numbers = True
 
     def __init__(
         self, board: Board, themes: ThemeHolder, plot: TtftPlot | RatePlot, parent: QWidget | None = None
@@ -46,12 +47,11 @@ class ChartPanel(Panel):
 
     def _show_empty(self, empty: bool) -> None:
         self.plot.setHidden(empty)
-        self.numbers.setHidden(empty)
+        self.numbers.setHidden(empty or not self.with_numbers)
         self.ghost.setHidden(not empty)
 
     def set_scale(self, scale: float) -> None:
-        self.title_label.setFont(font("body", bold=True, scale=scale))
-        self.phrase_label.setFont(font("label", scale=scale))
+        self.scale_title(scale)
         self.numbers.set_scale(scale)
         self.plot.set_scale(scale)
         self.ghost.scale = scale
@@ -84,7 +84,10 @@ class TtftPanel(ChartPanel):
 
     title = "Time to first token"
 
-    def __init__(self, board: Board, themes: ThemeHolder, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, board: Board, themes: ThemeHolder, parent: QWidget | None = None, numbers: bool = True
+    ) -> None:
+        self.with_numbers = numbers
         super().__init__(board, themes, TtftPlot(themes), parent)
 
     def refresh(self, topics: set[str], now_s: float) -> None:
@@ -100,7 +103,8 @@ class TtftPanel(ChartPanel):
         self.plot.show_rows(rows, slots, self.board.ranks(), self.board.labels(), now_s)
         known = [v for r in rows if (v := ttft_s(r)) is not None]
         total = len(rows) if typed else max(len(rows), expected if expected <= MOST else 0)
-        self.phrase_label.set_full_text(f"{figure(len(known))} of {figure(total)} requests")
+        share = f"{figure(len(known))} of {figure(total)}"
+        self.phrase_label.set_full_text(f"{share} requests", share)
         p50, p95, p99 = (percentile(known, q) for q, _ in QUANTILES)
         pieces = [Piece("p50"), Piece(figure(p50, 2), True), Piece("s"), Piece("p95", gap=16)]
         pieces += [Piece(figure(p95, 2), True)]
@@ -156,7 +160,7 @@ class ThroughputPanel(ChartPanel):
         views = [v for v in self.board.ranked() if v.steps]
         empty = not any(v.last_step and v.last_step.finished_s > (series.origin_s or 0) for v in views)
         self._show_empty(empty)
-        self.phrase_label.set_full_text("" if empty else "by backend, stacked")
+        self.phrase_label.set_full_text(*(("",) if empty else ("by backend, stacked", "stacked", "")))
         if empty:
             return
         if not busy:  # nothing runs: stand still at the last token instead of running off to the right

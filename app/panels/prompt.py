@@ -155,6 +155,17 @@ class PromptPanel(Panel):
     def set_system(self, text: str) -> None:
         self._system = text.strip()
 
+    def engine_replaced(self) -> None:
+        """Request ids begin anew: what streams ends here, and old replies have no receipt any more."""
+        if self._live is not None:
+            self._live.problem = "The engine was replaced before the end."
+        self._finish_live()
+        for exchange in self._past:
+            exchange.request_id = 0
+        self._past.clear()
+        self.getting_ready.forget()
+        self.transcript.draw_again()
+
     # what the engine says
 
     def refresh(self, topics: set[str], now_s: float) -> None:

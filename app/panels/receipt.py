@@ -3,11 +3,10 @@
 import json
 from pathlib import Path
 
-from PySide6.QtCore import QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QGuiApplication, QKeySequence, QPainter, QPaintEvent, QShortcut
+from PySide6.QtCore import QRect, Qt, Signal
+from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
 from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
-from app.panels.painting import CENTRE, LEFT, draw_text, hair, width_of
 from app.panels.receipt_bars import EDGE, Facts
 from app.panels.receipt_body import ReceiptBody
 from app.series.board import Board, RequestRow
@@ -16,11 +15,13 @@ from app.series.terms import as_json, as_markdown
 from app.series.words import figure, seconds
 from app.theme import ThemeHolder, font
 from app.widgets.controls import Button, EmulatedMark
+from app.widgets.key_hints import KeyHints
 from app.widgets.panel import ElidedLabel
 from engine.request import RequestState
 
 WIDTH = 760
 HEADER, FOOTER = 64, 64
+HINTS = ((("←", "→"), "other requests"), (("Esc",), "close"))
 
 
 class ReceiptSheet(QFrame):
@@ -111,7 +112,7 @@ class ReceiptSheet(QFrame):
         row.addWidget(self.copy_button)
         row.addWidget(self.export_button)
         row.addStretch(1)
-        row.addWidget(KeyHints(self.themes, bar))
+        row.addWidget(KeyHints(self.themes, HINTS, bar))
         self.copy_button.clicked.connect(self.copy_markdown)
         self.export_button.clicked.connect(self._ask_path)
         return bar
@@ -245,44 +246,3 @@ class ReceiptSheet(QFrame):
             Path(path).write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             self.failed.emit(f"The receipt was not saved: {error.strerror}. Choose another folder.")
-
-
-class KeyHints(QWidget):
-    """Which keys work here, as small keycaps with words."""
-
-    HINTS = ((("←", "→"), "other requests"), (("Esc",), "close"))
-
-    def __init__(self, themes: ThemeHolder, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.themes = themes
-        self.setFixedSize(self.sizeHint())
-        self.setAccessibleName("Arrow keys: other requests. Escape: close.")
-
-    def _lay(self, paint) -> float:
-        used, x = font("label"), 0.0
-        for keys, words in self.HINTS:
-            for key in keys:
-                wide = max(26.0, width_of(key, used) + 13)
-                paint(QRectF(x, 6, wide, 20), key, True)
-                x += wide + 8
-            wide = width_of(words, used) + 2
-            paint(QRectF(x, 8, wide, 16), words, False)
-            x += wide + 24
-        return x - 24
-
-    def sizeHint(self) -> QSize:
-        return QSize(round(self._lay(lambda *_: None)) + 2, 32)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter, theme, used = QPainter(self), self.themes.current, font("label")
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-
-        def paint(rect: QRectF, text: str, key: bool) -> None:
-            if key:
-                painter.setPen(hair(theme.strong))
-                painter.drawRoundedRect(rect.adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
-            colour = theme.text if key else theme.muted
-            draw_text(painter, rect, CENTRE if key else LEFT, text, used, colour)
-
-        self._lay(paint)
-        painter.end()

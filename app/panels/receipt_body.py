@@ -12,11 +12,12 @@ from app.panels.painting import (
     hair,
     half,
     width_of,
+    wrap,
     wrap_spans,
 )
 from app.panels.receipt_bars import BarPage, Facts
 from app.series.decision import ARROW, Sentence, article, decide, receipt_sentence
-from app.series.rows import e2e_s, error_percent, predicted_s
+from app.series.rows import PRICED, e2e_s, error_percent, predicted_s, priced_only
 from app.series.terms import (
     NAMES,
     PRICE_POLICY,
@@ -30,6 +31,9 @@ from app.series.terms import (
 from app.series.words import GROWING, NA, figure, percent, plural, seconds, spelled
 from app.theme import ThemeHolder, font
 from app.widgets.marks import paint_mark
+from engine.receipt import Candidate
+
+SCORES = {"total-delay": "Waiting of everybody, summed", "batched-clear": "Until clear, batching foreseen"}
 
 
 class ReceiptBody(QWidget):
@@ -136,10 +140,23 @@ class Page(BarPage):
         self._cells("Score" if priced else "Price at isolated rates", totals, columns, bold=True, inks=inks)
         if not priced:
             decimals = 3 if receipt.unit == "s" else 0
-            name = f"Score of {receipt.policy}" + (f", {receipt.unit}" if receipt.unit else "")
+            name = SCORES.get(receipt.policy) or f"Score of {receipt.policy}"
+            if receipt.unit and receipt.policy not in SCORES:
+                name += f", {receipt.unit}"
             cells = [("", figure(c.score, decimals)) for c in shown]
             self._cells(name, cells, columns, bold=True, inks=inks)
+        self._forecasts(shown, columns)
         self.y += 4
+
+    def _forecasts(self, shown: Sequence[Candidate], columns: Sequence[tuple[float, float]]) -> None:
+        """What each placement would mean for this request, where the policy foresaw it."""
+        for name, values in (
+            ("Forecast of its TTFT", [c.ttft_s for c in shown]),
+            ("Forecast of its E2E", [c.e2e_s for c in shown]),
+            ("Forecast until clear", [c.clear_s for c in shown]),
+        ):
+            if any(v is not None for v in values):
+                self._cells(name, [("", figure(v, 3)) for v in values], columns)
 
     def _cells(
         self,
@@ -217,6 +234,11 @@ class Page(BarPage):
             shade = self.theme.disabled if value is None else self.theme.muted if growing else self.theme.text
             self.text(right - 76, self.y, 76, text, flags=RIGHT, used=self.bold, colour=shade)
             self.y += 24
+        if priced_only(row):
+            for line in wrap(PRICED, self.label, right - left):
+                self.text(left, self.y, right - left, line, colour=self.theme.muted)
+                self.y += 16
+            self.y += 8
         after = later_company(row, self.facts.rows)
         if after:
             note = f"{spelled(after).capitalize()} {plural(after, 'request')} arrived here after it."

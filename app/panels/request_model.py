@@ -12,7 +12,7 @@ from PySide6.QtCore import (
 )
 
 from app.series.board import RequestRow
-from app.series.rows import COLUMNS, Figure, Value, state_word
+from app.series.rows import COLUMNS, FORECAST, PRICED, Figure, Value, priced_only, state_word
 from app.series.timeline import extent
 from engine.request import RequestState
 
@@ -159,6 +159,8 @@ class RequestModel(QAbstractTableModel):
     ) -> object:
         if orientation is Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
             return "Time, s" if section == TIMELINE else COLUMNS[section].title
+        if role == Qt.ItemDataRole.ToolTipRole and section == KEYS.index("predicted"):
+            return PRICED if any(map(priced_only, self.rows)) else FORECAST
         return None
 
 

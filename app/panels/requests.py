@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 from app.panels.request_cells import CellDelegate, Header
 from app.panels.request_model import TIMELINE, RequestModel, RequestProxy
 from app.series.board import Board, RequestRow
-from app.series.rows import delimited, summary
+from app.series.rows import PRICED, delimited, priced_only, summary
 from app.theme import ThemeHolder, font
 from app.widgets.controls import Button
 from app.widgets.panel import Panel
@@ -164,7 +164,7 @@ class RequestsPanel(Panel):
     def refresh(self, topics: set[str], now_s: float) -> None:
         rows = self.board.shown_rows()
         self._show_empty(not rows)
-        self.phrase_label.set_full_text(summary(rows) if rows else "one row each, as they arrive")
+        self.phrase_label.set_full_text(*(self._phrases(rows) if rows else ("one row each, as they arrive",)))
         run = self.board.run if rows and rows[-1].run_id is not None else None
         origin_s = run.started.start_s if run else rows[0].arrival_s if rows else 0.0
         axis = self.model.end_s
@@ -179,6 +179,13 @@ class RequestsPanel(Panel):
             self.table.horizontalHeader().viewport().update()
             self.table.viewport().update()
         self.setAccessibleDescription(f"Requests: {summary(rows)}." if rows else "Requests: none yet.")
+
+    @staticmethod
+    def _phrases(rows: list[RequestRow]) -> tuple[str, ...]:
+        counts = summary(rows)
+        if not any(map(priced_only, rows)):
+            return (counts,)
+        return (f"{counts}. {PRICED}", f"{counts}. Predicted is a price, no forecast.", counts)
 
     def _sort_again(self, now_s: float, came: bool) -> None:
         """Sorting follows the figures once a second, not at every one of their changes."""

@@ -9,7 +9,7 @@ from app.panels.score_chart import ScoreChart
 from app.panels.score_plot import Picture
 from app.series.arrivals import arrivals, scores
 from app.series.board import Board, RequestRow
-from app.series.decision import ARROW, Decision, Span, decide, meaning, plain
+from app.series.decision import ARROW, Decision, Span, decide, meanings, plain
 from app.series.words import figure
 from app.theme import Size, ThemeHolder, font
 from app.widgets.marks import paint_mark
@@ -120,8 +120,12 @@ class RoutingPanel(Panel):
     topics = frozenset({"routing", "requests", "backends", "run"})
     receipt_requested = Signal(int)  # request id
 
-    def __init__(self, board: Board, themes: ThemeHolder, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, board: Board, themes: ThemeHolder, parent: QWidget | None = None, headline: bool = True
+    ) -> None:
         super().__init__(board, themes, parent)
+        self._headline = headline  # presenter mode has its own
+        self.until: int | None = None  # request id: show nothing that came after it
         self.add_title("Routing")
         self.decision_line = DecisionLine(themes, self)
         self.decision_line.hide()
@@ -135,8 +139,7 @@ class RoutingPanel(Panel):
     def set_scale(self, scale: float) -> None:
         """Presenter mode paints the same at 1.6 times the size."""
         self.chart.scale = scale
-        self.title_label.setFont(font("body", bold=True, scale=scale))
-        self.phrase_label.setFont(font("label", scale=scale))
+        self.scale_title(scale)
         self.decision_line.set_form(scale, self.decision_line.compact)
         self.chart.redraw()
 
@@ -153,6 +156,8 @@ class RoutingPanel(Panel):
     def refresh(self, topics: set[str], now_s: float) -> None:
         rows = self.board.shown_rows()
         points = arrivals(rows)
+        at = next((i for i, p in enumerate(points) if p.request_id == self.until), len(points) - 1)
+        points = points[: at + 1]
         labels, ranks = self.board.labels(), self.board.ranks()
         run = self.board.run if points and rows[-1].run_id is not None else None
         self.chart.show_picture(
@@ -168,9 +173,9 @@ class RoutingPanel(Panel):
         )
         row = self._last_row()
         decision = decide(row.receipt, row.number, labels) if row and row.receipt else None
-        self.decision_line.show_decision(decision, ranks)
+        self.decision_line.show_decision(decision if self._headline else None, ranks)
         last = points[-1].receipt if points else None
-        self.phrase_label.set_full_text(meaning(last) if last else "")
+        self.phrase_label.set_full_text(*(meanings(last) if last else ("",)))
         self.chart.setAccessibleDescription(self.summary())
 
     def summary(self) -> str:

@@ -96,6 +96,10 @@ class Board:
     """Everything the panels read. Times are engine seconds (time.monotonic)."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Another engine begins: nothing of the old one is true any more, its request ids included."""
         self.model: ModelLoaded | None = None
         self.setup: dict[str, SetupStep] = {}
         self.ready = False

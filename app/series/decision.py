@@ -98,7 +98,7 @@ def _reason(receipt: Receipt, labels: Mapping[str, str]) -> Sentence:
         return (Span(receipt.reason),)  # the policy overruled its score: only it knows why
     if receipt.policy in CLEAR_POLICIES:
         return _clear(receipt, chosen, other, label, other_label)
-    return _summed(receipt, chosen, other, label, other_label)
+    return (Span(receipt.reason), _margin_span(receipt)) if gap[0] else (Span(receipt.reason),)
 
 
 def _margin_span(receipt: Receipt) -> Span:
@@ -138,18 +138,6 @@ def _clear(receipt: Receipt, chosen: Candidate, other: Candidate, label: str, ot
     )
 
 
-def _summed(receipt: Receipt, chosen: Candidate, other: Candidate, label: str, other_label: str) -> Sentence:
-    mine, its = _pair(receipt, chosen, other)
-    return (
-        Span("All requests together would need "),
-        Span(its, other.backend),
-        Span(f" with it on {article(other_label)}, "),
-        Span(mine, chosen.backend),
-        Span(f" on {article(label)}."),
-        _margin_span(receipt),
-    )
-
-
 def _counted(receipt: Receipt, chosen: Candidate, other: Candidate, label: str, other_label: str) -> Sentence:
     rated = all(c.score_s is not None for c in receipt.candidates)
     mine, its = chosen.active + chosen.queued, other.active + other.queued
@@ -176,9 +164,24 @@ def meaning(receipt: Receipt | None) -> str:
         "isolated-rates": "seconds until each backend would be clear, this request included; "
         "the lower score wins",
         "batched-clear": "seconds until each backend would be clear, at batched prices; the lower wins",
-        "total-delay": "seconds until finished, summed over all requests; the lower wins, past two guards",
+        "total-delay": "seconds of waiting, summed over everybody, with this request there; the lower wins",
         "least-requests": "requests on each backend at arrival; the fewest win",
     }.get(receipt.policy, f"score in {receipt.unit or 'points'}; the lower one wins")
+
+
+SHORT = {
+    "isolated-rates": ("seconds until each backend is clear; lower wins", "seconds until clear"),
+    "batched-clear": ("seconds until each backend is clear; lower wins", "seconds until clear"),
+    "total-delay": ("seconds of waiting, summed over everybody; lower wins", "seconds of waiting, summed"),
+    "least-requests": ("requests on each backend",),
+}
+
+
+def meanings(receipt: Receipt) -> tuple[str, ...]:
+    """`meaning`, and the same in fewer words for where it does not fit."""
+    if not own_scores(receipt):
+        return (meaning(receipt), "no scores")
+    return (meaning(receipt), *SHORT.get(receipt.policy, ("the lower wins",)))
 
 
 def receipt_sentence(receipt: Receipt, labels: Mapping[str, str]) -> Sentence:

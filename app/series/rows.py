@@ -50,9 +50,18 @@ def e2e_s(row: RequestRow, now_s: float) -> float | None:
 
 
 def predicted_s(row: RequestRow) -> float | None:
-    """The forecast of E2E at the moment of routing: the chosen candidate's price in seconds."""
+    """E2E as foreseen at the moment of routing: the forecast, else the price at isolated rates."""
+    return row.receipt.predicted_s if row.receipt else None
+
+
+PRICED = "Predicted is the price at isolated rates, no forecast: it knows of no batching and no company."
+FORECAST = "E2E as it was foreseen when the request was routed."
+
+
+def priced_only(row: RequestRow) -> bool:
+    """`predicted_s` is a price at isolated rates, which knows of no batching, and no forecast."""
     candidate = row.receipt.candidate(row.receipt.chosen) if row.receipt else None
-    return candidate.score_s if candidate else None
+    return candidate is not None and candidate.e2e_s is None and candidate.score_s is not None
 
 
 def error_percent(row: RequestRow) -> float | None:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 from app.series.board import RequestRow
 from app.series.decision import article, decide, plain, receipt_sentence, rejected
-from app.series.rows import e2e_s, error_percent, predicted_s
+from app.series.rows import PRICED, e2e_s, error_percent, predicted_s, priced_only
 from app.series.words import figure, seconds
 from engine.receipt import Candidate, Receipt
 
@@ -136,7 +136,16 @@ def as_markdown(row: RequestRow, labels: Mapping[str, str], emulation: str = "")
         cells = "".join(f" {figure(t.tokens)} | {figure(t.seconds, 3)} |" for t in parts)
         lines.append(f"| {NAMES[parts[0].kind]} |{cells}")
     lines.append("| Score |" + "".join(f" | {figure(total_s(c), 3)} |" for c in shown))
+    for name, values in (
+        ("Forecast of its TTFT", [c.ttft_s for c in shown]),
+        ("Forecast of its E2E", [c.e2e_s for c in shown]),
+        ("Waiting of everybody, summed", [c.delay_s for c in shown]),
+    ):
+        if any(v is not None for v in values):
+            lines.append(f"| {name} |" + "".join(f" | {figure(v, 3)} |" for v in values))
     actual = None if row.finished_s is None else row.finished_s - row.arrival_s
     lines += ["", f"Policy {receipt.policy}. {rates(receipt, labels)}"]
     lines.append(f"Predicted {seconds(predicted_s(row))}, actual {seconds(actual)}.")
+    if priced_only(row):
+        lines.append(PRICED)
     return "\n".join(lines) + "\n"

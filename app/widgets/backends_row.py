@@ -16,6 +16,7 @@ class BackendsRow(QSplitter):
 
     topics = frozenset({"backends", "requests", "clock"})
     restart_requested = Signal(str)
+    log_requested = Signal()
 
     def __init__(
         self,
@@ -47,6 +48,10 @@ class BackendsRow(QSplitter):
         panel.body.addLayout(row, 1)
         return panel
 
+    def forget(self) -> None:
+        """Another engine comes: what these panels have drawn of the old one must not stay."""
+        self._rebuild([])
+
     def refresh(self, topics: set[str], now_s: float) -> None:
         order = [view.info.name for view in self._board.ranked()]
         if order != list(self.panels):
@@ -63,6 +68,7 @@ class BackendsRow(QSplitter):
             if panel is None:
                 panel = self._make_panel(name)
                 panel.restart_requested.connect(self.restart_requested)
+                panel.log_requested.connect(self.log_requested)
             self.insertWidget(index, panel)
             panel.show()
             panels[name] = panel

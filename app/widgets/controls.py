@@ -1,10 +1,12 @@
 """Buttons, the labelled combo box, the EMULATED mark and the keyboard's focus ring."""
 
-from PySide6.QtCore import QEvent, QObject, QRect, QSize, Qt
+from PySide6.QtCore import QEvent, QObject, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QPushButton, QWidget
 
+from app.series.choices import Choice
 from app.theme import ThemeHolder, font
+from app.widgets.choice_list import LEFT, ROLE, ChoiceDelegate, model_of, width_for
 from app.widgets.icons import icon, pixmap
 
 HEIGHT = 32
@@ -60,7 +62,14 @@ class Button(QPushButton):
 
 
 class LabelledCombo(QComboBox):
-    """A combo box that carries its own name: muted name, value in 600, chevron. The value elides."""
+    """A combo box that carries its own name: muted name, value in 600, chevron. The value elides.
+
+    `chosen` carries the value of what the user picked. With `keep` the box goes on showing what it showed:
+    for a choice that first has to come true.
+    """
+
+    chosen = Signal(str)
+    opening = Signal()
 
     def __init__(self, themes: ThemeHolder, name: str, width: int, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -71,18 +80,52 @@ class LabelledCombo(QComboBox):
         self.setFixedWidth(width)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMaxVisibleItems(16)
-        self._note = ""
+        self._note, self._shown, self.keep = "", "", False
+        self._before = -1
+        self._delegate = ChoiceDelegate(themes, self)
+        self.setItemDelegate(self._delegate)
+        self.activated.connect(self._activated)
         themes.changed.connect(self.update)
 
-    def set_items(self, items: list[str], current: str = "") -> None:
+    def _activated(self, index: int) -> None:
+        choice = self.itemData(index, ROLE)
+        if self.keep and 0 <= self._before < self.count():
+            self.setCurrentIndex(self._before)
+        if isinstance(choice, Choice) and choice.value:
+            self.chosen.emit(choice.value)
+
+    def showPopup(self) -> None:
+        self._before = self.currentIndex()
+        self.opening.emit()
+        super().showPopup()
+
+    def set_choices(self, choices: list[Choice], current: str = "") -> None:
         """Replace the list without telling anybody; the choice stays if it is still there."""
         keep = current or self.currentText()
         was = self.blockSignals(True)
-        self.clear()
-        self.addItems(items)
-        self.setCurrentIndex(max(0, self.findText(keep)))
+        self.setModel(model_of(choices, self))
+        self._delegate.left = LEFT if any(c.done or c.current or not c.value for c in choices) else 12
+        marked = next((i for i, c in enumerate(choices) if c.current), -1)
+        at = self.findText(keep)
+        first = next((i for i, c in enumerate(choices) if c.value), 0)
+        self.setCurrentIndex(marked if marked >= 0 else at if at >= 0 else first)
+        self.view().setMinimumWidth(max(self.width(), width_for(choices)))
+        self.view().setAccessibleName(self._name)
         self.blockSignals(was)
         self.update()
+
+    def set_shown(self, text: str) -> None:
+        """What to show instead of the entry that is current in the list."""
+        if text != self._shown:
+            self._shown = text
+            self.update()
+
+    def shown(self) -> str:
+        return self._note or self._shown or self.currentText()
+
+    def set_items(self, items: list[str], current: str = "") -> None:
+        """The same with plain names."""
+        self.set_choices([Choice(item, item) for item in items], current)
 
     def set_note(self, note: str) -> None:
         """What to show while there is nothing to choose, such as "Getting ready…"."""
@@ -101,7 +144,7 @@ class LabelledCombo(QComboBox):
         painter.setBrush(fill if self.isEnabled() else Qt.BrushStyle.NoBrush)
         painter.drawRoundedRect(self.rect().toRectF().adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
         left, flags = 13, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft
-        value = self._note or self.currentText() or "n/a"
+        value = self.shown() or "n/a"
         bold = font("label", bold=True)
         named = left + QFontMetrics(font("label")).horizontalAdvance(self._name) + 9
         # Where both do not fit, the value is what one needs to read; the name is in the tooltip.

@@ -112,6 +112,13 @@ class GettingReady(QScrollArea):
             elif line.step != step:
                 line.set_step(step)
 
+    def forget(self) -> None:
+        """Another engine begins with its own steps."""
+        for line in self._lines.values():
+            self._column.removeWidget(line)
+            line.deleteLater()
+        self._lines.clear()
+
     @staticmethod
     def summary(steps: dict[str, SetupStep]) -> str:
         """ "step 2 of 6" for the title row."""

@@ -34,6 +34,8 @@ class Panel(QFrame):
         row.setFixedHeight(height + top)
         self.title_row = QHBoxLayout(row)
         self.title_row.setContentsMargins(PADDING, top, PADDING, 0)
+        self._title_row_widget, self._title_height = row, height + top
+        self._title_margins = (PADDING, top, PADDING, 0)
         self.title_row.setSpacing(12)
         self.title_label = QLabel(title, row)
         self.title_label.setFont(font("body", bold=True))
@@ -44,6 +46,14 @@ class Panel(QFrame):
         self.title_row.addWidget(self.phrase_label, 1)
         self.body.addWidget(row)
         return self.title_row
+
+    def scale_title(self, scale: float) -> None:
+        """Presenter mode sets the title row larger."""
+        self._title_row_widget.setFixedHeight(round(self._title_height * scale))
+        left, top, right, bottom = self._title_margins
+        self.title_row.setContentsMargins(*(round(m * scale) for m in (left, top, right, bottom)))
+        self.title_label.setFont(font("body", bold=True, scale=scale))
+        self.phrase_label.setFont(font("label", scale=scale))
 
     def minimumSizeHint(self) -> QSize:
         """Not what the content asks for: it adapts to the panel, so it must not hold the panel open."""
@@ -64,12 +74,14 @@ class ElidedLabel(QLabel):
     def __init__(self, text: str = "", parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._full = ""
+        self._shorter: tuple[str, ...] = ()
         self.setMinimumWidth(0)
         self.set_full_text(text)
 
-    def set_full_text(self, text: str) -> None:
-        if text != self._full:
-            self._full = text
+    def set_full_text(self, text: str, *shorter: str) -> None:
+        """`shorter` say the same in fewer words, for where the text does not fit."""
+        if (text, shorter) != (self._full, self._shorter):
+            self._full, self._shorter = text, shorter
             self._elide()
 
     def full_text(self) -> str:
@@ -90,7 +102,10 @@ class ElidedLabel(QLabel):
         self._elide()
 
     def _elide(self) -> None:
-        shown = self.fontMetrics().elidedText(self._full, Qt.TextElideMode.ElideRight, max(0, self.width()))
+        metrics, room = self.fontMetrics(), max(0, self.width())
+        fits = (t for t in (self._full, *self._shorter) if metrics.horizontalAdvance(t) <= room)
+        last = self._shorter[-1] if self._shorter else self._full
+        shown = next(fits, None) or metrics.elidedText(last, Qt.TextElideMode.ElideRight, room)
         if shown != self.text():
             super().setText(shown)
             self.setToolTip(self._full if shown != self._full else "")

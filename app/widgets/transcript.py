@@ -33,7 +33,7 @@ class Exchange:
     """One prompt and its reply. `rank` and `backend` are known once it was routed."""
 
     prompt: str
-    request_id: int
+    request_id: int  # 0: its engine is gone, and its receipt with it
     reply: str = ""
     done: bool = False
     rank: int | None = None
@@ -184,11 +184,8 @@ class Transcript(QTextBrowser):
             ink = theme.backend(exchange.rank).ink
             cursor.insertText(exchange.backend, self._format("label", ink, bold=True))
             cursor.insertText(f", {exchange.figures}  " if exchange.figures else "  ", muted)
-            link = self._format("label", theme.text)
-            link.setAnchor(True)
-            link.setAnchorHref(f"receipt:{exchange.request_id}")
-            link.setFontUnderline(True)
-            cursor.insertText("why?", link)
+            if exchange.request_id:
+                cursor.insertText("why?", self._link(f"receipt:{exchange.request_id}", theme.text))
         for words, colour in ((exchange.note, theme.muted), (exchange.problem, theme.error)):
             if words:
                 self._block(cursor, 0, indent=20 if exchange.rank is not None else 0)
@@ -203,6 +200,13 @@ class Transcript(QTextBrowser):
             cursor.setBlockFormat(shape)
         else:
             cursor.insertBlock(shape, QTextCharFormat())
+
+    def _link(self, target: str, colour: object) -> QTextCharFormat:
+        link = self._format("label", colour)
+        link.setAnchor(True)
+        link.setAnchorHref(target)
+        link.setFontUnderline(True)
+        return link
 
     def _format(self, size: str, colour: object = None, bold: bool = False) -> QTextCharFormat:
         out = QTextCharFormat()

@@ -5,6 +5,7 @@ import os
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 import threading
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,9 +15,12 @@ from pytestqt.qtbot import QtBot
 
 from app.bridge import Bridge
 from app.main_window import MainWindow
+from app.preferences import Preferences
 from app.series.board import Board
+from app.session import Session
 from app.settings import Settings
 from app.theme import ThemeHolder
+from engine.cli import window_parser
 
 SCENE_NOW_S = 1_000.0 + NOW_S
 
@@ -28,16 +32,26 @@ class Rig:
         self.qtbot, self.board, self.engine = qtbot, Board(), FakeEngine()
         self.themes, self.bridge = ThemeHolder(theme), Bridge(self.board)
         self.settings = Settings(folder / "settings.ini")
+        self.engines: list[FakeEngine] = []  # those that a reload made
+        args = window_parser().parse_args([])
+        self.session = Session(
+            self.bridge, args, Preferences(folder / "settings.json"), make_engine=self.another_engine
+        )
         self.window = MainWindow(
-            self.board, self.themes, self.bridge, self.settings, clock=lambda: SCENE_NOW_S
+            self.board, self.themes, self.bridge, self.settings, self.session, clock=lambda: SCENE_NOW_S
         )
         self.window.resize(1920, 1080)
         with qtbot.waitSignal(self.window.painted):
             self.window.show()
 
+    def another_engine(self, args: Namespace) -> FakeEngine:
+        self.engine = FakeEngine(args)
+        self.engines.append(self.engine)
+        return self.engine
+
     def start(self) -> None:
         self.bridge.start(lambda: self.engine)
-        self.window.set_choices(
+        self.window.wishes.set_choices(
             ["seed-warm-8", "cold-12"], self.engine.policies(), "seed-warm-8", "isolated-rates"
         )
 

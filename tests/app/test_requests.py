@@ -38,7 +38,7 @@ def finish(panel, request_id=107, reason=FinishReason.LENGTH):
 
 
 def test_figures_as_in_the_scene(panel):
-    assert panel.phrase_label.full_text() == "5 decoding, 3 queued, 0 finished"
+    assert panel.phrase_label.full_text().startswith("5 decoding, 3 queued, 0 finished. Predicted is")
     assert column(panel, "number") == [str(i) for i in range(1, 9)]
     assert column(panel, "queue")[4:7] == ["2.60…", "2.55…", "2.50…"]
     assert column(panel, "ttft") == ["0.03", "0.04", "0.07", "0.08", "n/a", "n/a", "n/a", "0.34"]
@@ -46,7 +46,7 @@ def test_figures_as_in_the_scene(panel):
     assert column(panel, "predicted")[7] == "3.12"
     finish(panel)
     assert column(panel, "error")[7] == "+3.3"
-    assert panel.phrase_label.full_text() == "4 decoding, 3 queued, 1 finished"
+    assert panel.phrase_label.full_text().startswith("4 decoding, 3 queued, 1 finished.")
 
 
 def test_sorting_is_by_value_with_the_unknown_last(panel):

@@ -1,0 +1,168 @@
+"""Help, About and the log: small windows that say something and close with Escape."""
+
+import platform
+from importlib import metadata
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFontDatabase
+from PySide6.QtWidgets import (
+    QDialog,
+    QGridLayout,
+    QHBoxLayout,
+    QPlainTextEdit,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.actions import LINE, MENUS, shown
+from app.logs import log_path, tail
+from app.theme import ThemeHolder, font, stylesheet
+from app.widgets.controls import Button
+from app.widgets.labels import make_label
+from engine import __version__
+
+PARTS = (
+    ("torch", "BSD-3-Clause"),
+    ("tokenizers", "Apache-2.0"),
+    ("transformers", "Apache-2.0"),
+    ("PySide6-Essentials", "LGPL-3.0"),
+    ("pyqtgraph", "MIT"),
+    ("numpy", "BSD-3-Clause"),
+    ("gguf", "MIT"),
+    ("jinja2", "BSD-3-Clause"),
+    ("platformdirs", "MIT"),
+)
+ELSEWHERE = (
+    ("In the prompt", ("Return", "Send"), ("Shift+Return", "New line"), ("Esc", "Stop the answer")),
+    ("In a receipt", ("Left", "Request before"), ("Right", "Request after"), ("Esc", "Close")),
+    (
+        "In presenter mode",
+        ("Space", "Start the burst"),
+        ("R", "Repeat it"),
+        ("PgUp", "Decision before"),
+        ("PgDown", "Decision after"),
+        ("Esc", "Leave"),
+    ),
+)
+
+
+def make_dialog(parent: QWidget, title: str) -> tuple[QDialog, QVBoxLayout]:
+    dialog = QDialog(parent)
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.setWindowTitle(title)
+    column = QVBoxLayout(dialog)
+    column.setContentsMargins(32, 24, 32, 24)
+    column.setSpacing(12)
+    column.addWidget(make_label(title, "lead", bold=True))
+    return dialog, column
+
+
+def _words(column: QVBoxLayout, text: str, width: int, tone: str = "", size: str = "body") -> None:
+    label = make_label(text, size, tone=tone)
+    label.setWordWrap(True)
+    label.setFixedWidth(width)
+    column.addWidget(label)
+
+
+def version_of(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def show_about(parent: QWidget) -> QDialog:
+    dialog, column = make_dialog(parent, "Offramp")
+    _words(column, f"Version {__version__}, MIT licence. When does a CPU beat waiting for the GPU? "
+                   "Answered live, on your own machine.", 480)  # fmt: skip
+    _words(column, "Nothing leaves this machine. The network is used only to fetch a model that you ask for; "
+                   "with networking off everything else works.", 480)  # fmt: skip
+    _words(column, "Where EMULATED is shown, backends only wait: their times come from a profile.", 480)
+    grid = QGridLayout()
+    grid.setHorizontalSpacing(24)
+    grid.setVerticalSpacing(4)
+    rows = [("Python", platform.python_version(), "PSF-2.0")]
+    rows += [(name, version_of(name), licence) for name, licence in PARTS]
+    for row, cells in enumerate(rows):
+        for place, text in enumerate(cells):
+            grid.addWidget(make_label(text, tone="" if place == 0 else "muted"), row, place)
+    grid.setColumnStretch(2, 1)
+    column.addLayout(grid)
+    _words(column, "The embedded model SmolLM2-135M-Instruct is Apache-2.0. Every other model keeps the "
+                   "licence that its menu entry names.", 480, "muted", "label")  # fmt: skip
+    dialog.open()
+    return dialog
+
+
+def shortcut_groups() -> list[tuple[str, list[tuple[str, str]]]]:
+    """(heading, [(keys, what they do)]) of everything that has keys."""
+    out = []
+    for title, group in MENUS:
+        rows = [(" or ".join(shown(k) for k in e.keys), e.text) for e in group if e is not LINE and e.keys]
+        if rows:
+            out.append((title, rows))
+    out += [(title, [(shown(k), text) for k, text in rows]) for title, *rows in ELSEWHERE]
+    return out
+
+
+def show_shortcuts(parent: QWidget) -> QDialog:
+    dialog, column = make_dialog(parent, "Keyboard shortcuts")
+    columns = QHBoxLayout()
+    columns.setSpacing(48)
+    halves = [QVBoxLayout(), QVBoxLayout()]
+    groups = shortcut_groups()
+    total, used = sum(len(rows) + 2 for _t, rows in groups), 0
+    for title, rows in groups:
+        place = halves[0 if used + len(rows) / 2 < total / 2 else 1]
+        used += len(rows) + 2
+        place.addWidget(make_label(title, bold=True))
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(24)
+        grid.setVerticalSpacing(6)
+        grid.setColumnMinimumWidth(0, 240)
+        for row, (keys, text) in enumerate(rows):
+            grid.addWidget(make_label(text.rstrip("…")), row, 0)
+            grid.addWidget(make_label(keys, tone="muted"), row, 1)
+        place.addLayout(grid)
+        place.addSpacing(16)
+    for half in halves:
+        half.addStretch(1)
+        columns.addLayout(half)
+    inner = QWidget()
+    inner.setLayout(columns)
+    columns.setContentsMargins(0, 0, 16, 0)
+    area = QScrollArea()
+    area.setWidgetResizable(True)
+    area.setFrameShape(QScrollArea.Shape.NoFrame)
+    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    area.setWidget(inner)
+    area.setMinimumSize(inner.sizeHint().width() + 16, min(600, inner.sizeHint().height() + 8))
+    column.addWidget(area)
+    dialog.open()
+    return dialog
+
+
+def show_log(parent: QWidget, themes: ThemeHolder) -> QDialog:
+    dialog, column = make_dialog(parent, "Log")
+    dialog.setStyleSheet(stylesheet(themes.current))
+    path = make_label(str(log_path()), tone="muted")
+    path.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    column.addWidget(path)
+    view = QPlainTextEdit(tail())
+    view.setReadOnly(True)
+    view.setAccessibleName("Log")
+    fixed = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
+    fixed.setPixelSize(font("label").pixelSize())
+    view.setFont(fixed)
+    view.setMinimumSize(760, 360)
+    column.addWidget(view)
+    row = QHBoxLayout()
+    row.addStretch(1)
+    close = Button(themes, "Close")
+    close.clicked.connect(dialog.accept)
+    row.addWidget(close)
+    column.addLayout(row)
+    dialog.open()
+    view.verticalScrollBar().setValue(view.verticalScrollBar().maximum())
+    return dialog

@@ -1,0 +1,110 @@
+"""What the user can ask of the window, whichever button, key or menu asks for it."""
+
+from typing import TYPE_CHECKING
+
+from app.series.choices import policy_choices, preset_choices
+from app.session import EMULATED, EMULATED_PRESET
+from engine.events import Notice
+
+if TYPE_CHECKING:
+    from app.main_window import MainWindow
+
+
+class Wishes:
+    """Bursts, policies, models and engines. The window shows; this decides what is asked of the engine."""
+
+    def __init__(self, window: "MainWindow") -> None:
+        self._window = window
+        self._bridge, self._board, self._settings = window.bridge, window.board, window.settings
+        self.last_run: tuple[str, str] | None = None  # preset, policy
+        self._first_run: tuple[str, str] | None = None  # waits until the engine is ready
+
+    # bursts
+
+    def run(self) -> None:
+        """The burst and policy of the toolbar."""
+        bar = self._window.toolbar
+        if bar.run_button.isEnabled():
+            self._run(bar.preset.currentText(), bar.policy.currentText())
+
+    def repeat(self) -> None:
+        if self._window.toolbar.run_button.isEnabled() and self.last_run is not None:
+            self._run(*self.last_run)
+
+    def _run(self, preset: str, policy: str) -> None:
+        self.last_run = (preset, policy)
+        self._window.toolbar.asked_to_run()
+        self._bridge.run_burst(preset, policy or None)
+
+    def run_when_ready(self, preset: str, policy: str) -> None:
+        """At once if the engine is ready already."""
+        self._first_run = (preset, policy)
+        self.run_waiting()
+
+    def run_waiting(self) -> None:
+        if self._board.ready and self._first_run is not None:
+            wanted, self._first_run = self._first_run, None
+            self._run(*wanted)
+
+    def stop_all(self) -> None:
+        self._first_run = None
+        self._bridge.cancel_all()
+        self._window.toolbar.took_notice()
+
+    # menus of the toolbar
+
+    def set_choices(self, presets: list[str], policies: list[str], preset: str, policy: str) -> None:
+        """Fill the menus once the engine is imported."""
+        from engine.workloads.presets import PRESETS
+
+        lines = {name: info.one_line for name, info in PRESETS.items()}
+        bar = self._window.toolbar
+        bar.preset.set_choices(preset_choices(presets, lines), preset)
+        bar.policy.set_choices(policy_choices(policies, self._board.labels()), policy)
+        bar.refresh(self._window.now_s())
+
+    def show_policies(self) -> None:
+        """Names of backends are known now, and with them the policies that force one."""
+        bar, names = self._window.toolbar, self._bridge.policies()
+        current = bar.policy.currentText()
+        bar.policy.set_choices(policy_choices(names, self._board.labels()), current)
+        if names and current and current not in names:
+            self._bridge.set_policy(bar.policy.currentText())
+
+    def choose_policy(self, name: str) -> None:
+        self._bridge.set_policy(name)
+        self._settings.set_choice("policy", name)
+
+    def choose_preset(self, name: str) -> None:
+        self._settings.set_choice("preset", name)
+
+    # engines
+
+    def _plain_policy(self) -> str | None:
+        """The policy of the toolbar, unless it forces a backend that the next engine may not have."""
+        name = self._window.toolbar.policy.currentText()
+        aliases = ("forced-fastest", "forced-slowest")
+        return None if not name or (name.startswith("forced-") and name not in aliases) else name
+
+    def choose_model(self, model: str) -> None:
+        self._window.session.choose_model(model, self._plain_policy())
+
+    def choose_profile(self, profile: str) -> None:
+        self._window.session.emulate(profile, self._plain_policy())
+
+    def reload(self, **changes: object) -> None:
+        policy = self._plain_policy()
+        self._window.session.reload(**changes, **({"policy": policy} if policy else {}))
+
+    def run_emulated(self) -> None:
+        """The one thing that works without a model: published timings, eight requests."""
+        policy = self._plain_policy()
+        self._window.session.emulate(EMULATED, policy)
+        bar = self._window.toolbar
+        at = bar.preset.findText(EMULATED_PRESET)
+        if at >= 0:
+            bar.preset.setCurrentIndex(at)
+        self.run_when_ready(EMULATED_PRESET, policy or bar.policy.currentText())
+
+    def fail(self, words: str) -> None:
+        self._window.toast.show_notice(Notice("error", words))
