@@ -20,6 +20,7 @@ from engine.experiments.metrics import parse_slo
 from engine.experiments.report import command_line
 from engine.experiments.runs import Live, Place, Simulated
 from engine.experiments.source import Source
+from engine.experiments.tables import DEFAULT_POLICY
 from engine.profiling.profile import Profile, load_profile, profile_json
 from engine.workloads.presets import PRESETS
 
@@ -107,6 +108,9 @@ def _plan(
     fastest, slowest = base.policy, _slowest(profile)
     asked = args.policies.replace("forced-fastest", fastest).replace("forced-slowest", slowest)
     arms = parse_arms(asked, names, slots, base.slots_by_name)
+    if (base_slots := base.slots_by_name) != slots and any(a.policy == DEFAULT_POLICY for a in arms):
+        # Routing and slots are told apart only at the same slots.
+        arms += [a for a in parse_arms(f"{DEFAULT_POLICY}@best", names, slots, base_slots) if a not in arms]
     arms = [base, *(a for a in arms if (a.policy, _used(a)) != (base.policy, _used(base)))]
     where = {"profile": profile_json(profile), **place}
     return Plan(source, tuple(arms), args.pairs, args.seed, usual, where, slo), ladder

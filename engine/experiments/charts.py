@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from engine.experiments import svg
 from engine.experiments.statistics import Verdict
-from engine.experiments.svg import Svg, figure, percent, spread, ticks
+from engine.experiments.svg import Svg, decimals, figure, percent, spread, ticks
 
 WIDTH, LEFT, RIGHT = 1200, 48, 48
 VERDICT_COLOURS = {
@@ -61,7 +61,7 @@ def dots(
     title: str, subtitle: str, unit: str, rows: Sequence[Row], mark: Mark, foot: str = "", zero: str = ""
 ) -> str:
     """Open dots for runs, a square with a whisker for the mean; `zero` names a line at 0."""
-    pitch, top = 74, 120
+    pitch, top = 74, 134
     bottom = top + pitch * len(rows)
     drawing = sheet(title, subtitle, bottom + 92, mark, foot)
     x0, x1 = 330.0, WIDTH - RIGHT - 190.0
@@ -75,9 +75,10 @@ def dots(
     def at(value: float) -> float:
         return x0 + (value - low) / (high - low) * (x1 - x0)
 
-    for tick in ticks(low, high, 6):
+    marks = ticks(low, high, 6)
+    for tick in marks:
         drawing.line(at(tick), top, at(tick), bottom, svg.GRID)
-        drawing.text(at(tick), bottom + 26, figure(tick, _digits(low, high)), 15, svg.MUTED, anchor="middle")
+        drawing.text(at(tick), bottom + 26, figure(tick, decimals(marks)), 15, svg.MUTED, anchor="middle")
     drawing.line(x0, bottom, x1, bottom, svg.STRONG)
     drawing.text(x1 + 14, bottom + 26, unit, 15, svg.MUTED)
     if zero:
@@ -107,11 +108,6 @@ def _stacked(places: Sequence[float], size: float) -> list[tuple[float, int]]:
         level = next((n for n in range(4) if all(abs(x - a) >= size for a, b in out if b == n)), 3)
         out.append((x, level))
     return out
-
-
-def _digits(low: float, high: float) -> int:
-    span = high - low
-    return 0 if span >= 20 else 1 if span >= 2 else 2 if span >= 0.2 else 3
 
 
 # --- curves -------------------------------------------------------------------------------------------
@@ -164,9 +160,10 @@ def curves(title: str, subtitle: str, axes: Axes, series: Sequence[Curve], mark:
     def at_y(value: float) -> float:
         return bottom - min(value, high) / high * (bottom - top)
 
-    for tick in ticks(0, high, 5):
+    marks = ticks(0, high, 5)
+    for tick in marks:
         drawing.line(x0 - 6, at_y(tick), x1, at_y(tick), svg.STRONG if tick == 0 else svg.GRID)
-        drawing.text(x0 - 14, at_y(tick) + 5, figure(tick, _digits(0, high)), 15, svg.MUTED, anchor="end")
+        drawing.text(x0 - 14, at_y(tick) + 5, figure(tick, decimals(marks)), 15, svg.MUTED, anchor="end")
     drawing.text(LEFT, top - 16, axes.y, 15, svg.MUTED)
     for tick in axes.x_ticks or ticks(left, right, 7):
         words = percent(tick, sign=False).replace(".0 %", " %") if axes.percent_x else f"{tick:,g}"
@@ -189,8 +186,10 @@ def curves(title: str, subtitle: str, axes: Axes, series: Sequence[Curve], mark:
         if s.knee is not None:
             x, y = at_x(s.knee[0]), at_y(s.knee[1])
             drawing.mark(x, y, 18, shape, "none", svg.TEXT)
-            below = y < top + 60
-            drawing.text(x, y + (34 if below else -18), s.knee_words, 15, svg.TEXT, 600, "middle")
+            if x < x0 + 80:  # beside the first point there is room only to the right
+                drawing.text(x + 18, y + 20, s.knee_words, 15, svg.TEXT, 600)
+            else:
+                drawing.text(x, y + (34 if y < top + 60 else -18), s.knee_words, 15, svg.TEXT, 600, "middle")
     return drawing.render()
 
 

@@ -149,12 +149,12 @@ def ladder_section(ladder: Sequence[Solo], arm: Arm, mark: Mark) -> Section:
         "within 1 % of it, the least mean E2E)."
     )
     curve = Curve(
-        f"{name} alone",
+        f"{name.upper()} alone",
         tuple((float(s.slots), s.makespan_s) for s in ladder),
         name,
         strong=True,
         knee=(float(best.slots), best.makespan_s),
-        knee_words=f"best: {best.slots}",
+        knee_words=f"best: {best.slots} slot{'' if best.slots == 1 else 's'}",
     )
     doublings = tuple(float(n) for n in (1, 2, 4, 8, 16, 32) if n <= ladder[-1].slots)
     axes = Axes("slots: requests served at once", "makespan, s", doublings, logarithmic=True)

@@ -83,9 +83,11 @@ def _data(told: Told, ladder: Sequence[Solo]) -> dict[str, Any]:
 
 
 def _main_arm(told: Told) -> str | None:
-    """The arm that the headline is about: the default policy, else the last one asked for."""
-    others = told.outcome.plan.arms[1:]
-    chosen = next((a for a in others if a.policy == DEFAULT_POLICY), others[-1] if others else None)
+    """The arm that the headline is about: the default policy at the baseline's slots, else anyone near."""
+    base, *others = told.outcome.plan.arms
+    defaults = [a for a in others if a.policy == DEFAULT_POLICY]
+    chosen = next((a for a in defaults if a.slots == base.slots), None)
+    chosen = chosen or next(iter(defaults), others[-1] if others else None)
     return None if chosen is None else told.outcome.plan.key(chosen)
 
 
@@ -116,15 +118,26 @@ def _summary(told: Told, main: str | None) -> list[str]:
         f"Makespan {figure(c.mean, 2)} s instead of {figure(c.baseline_mean, 2)} s; the 95 % interval of "
         f"the change is {percent(c.share(c.low))} to {percent(c.share(c.high))} (paired bootstrap)."
     )
-    usual = next((k for k in outcome.runs if k.startswith("forced-") and k not in (told.base, main)), None)
-    if usual is not None:
-        same = outcome.comparisons(usual)[main]["duration"]
-        out.append(
-            f"Against {told.labels[usual]} the makespan changes by {percent(same.share(same.difference))} "
-            f"({same.verdict.value}). Only the comparison with the best slot count says what routing is "
-            "worth: anything else may be a gain over a bad setting."
-        )
+    out += _at_other_slots(told)
     count = len(outcome.runs[told.base][0].result["requests"])
     if count < 20:
         out.append(f"p95 of {count} requests is their maximum.")
     return out
+
+
+def _at_other_slots(told: Told) -> list[str]:
+    """What the same comparison says at the slots that were asked for, where these are not the best."""
+    plan = told.outcome.plan
+    base = plan.arms[0]
+    for alone in plan.arms[1:]:
+        routed = next((a for a in plan.arms if a.policy == DEFAULT_POLICY and a.slots == alone.slots), None)
+        if alone.policy != base.policy or routed is None:
+            continue
+        c = told.outcome.comparisons(plan.key(alone))[plan.key(routed)]["duration"]
+        slots = ", ".join(f"{n} {s}" for n, s in alone.slots)
+        return [
+            f"With slots {slots}, {routed.policy} changes the makespan by {percent(c.share(c.difference))} "
+            f"against {alone.policy} ({c.verdict.value}). Only the comparison at the best slot count says "
+            "what routing is worth: anything else may be a gain over a bad setting."
+        ]
+    return []

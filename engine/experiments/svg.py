@@ -84,13 +84,13 @@ class Svg:
 
     def badge(self, right: float, y: float, strong: str, words: str, size: float = 15) -> None:
         """The mark of what is simulated or emulated: a dashed frame that ends at `right`."""
-        first, second = len(strong) * size * 0.68, len(words) * size * NARROW
-        width = first + second + (34 if words else 24)
+        width = len(strong) * size * 0.74 + len(words) * size * 0.6 + 36
         x = right - width
         frame = {"stroke_width": 1, "stroke_dasharray": "3 3", "rx": 4}
         self.rect(x, y, width, size + 13, PANEL, EMULATED, **frame)
-        self.text(x + 12, y + size + 4, strong, size, EMULATED, 600)
-        self.text(x + 20 + first, y + size + 4, words, size, EMULATED)
+        content = f'<tspan font-weight="600">{escape(strong)}</tspan> <tspan>{escape(words)}</tspan>'
+        middle: dict[str, object] = {"font_size": size, "fill": EMULATED, "text_anchor": "middle"}
+        self._add("text", content, x=x + width / 2, y=y + size + 4, **middle)
 
     def render(self) -> str:
         """The whole drawing as a document."""
@@ -109,6 +109,11 @@ class Svg:
             if value != ""
         )
         self._parts.append(f"<{tag} {words}>{content}</{tag}>" if content else f"<{tag} {words}/>")
+
+
+def decimals(values: Sequence[float]) -> int:
+    """Digits behind the point that tell round values apart."""
+    return next((d for d in range(6) if all(abs(round(v, d) - v) < 1e-9 for v in values)), 6)
 
 
 def number(value: float) -> str:
