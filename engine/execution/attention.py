@@ -183,12 +183,14 @@ def attend(layer: int, queries: torch.Tensor, plan: StepPlan, storage: KVStorage
     Returns the same shape, contiguous. The step's own keys and values are already in the storage.
     """
     kv_heads = storage.shape.kv_heads
+    if len(plan.singles) == queries.shape[0] == 1:  # nothing to put together
+        return _attend_single(layer, queries[0], plan.singles[0][1], storage)[None]
     out = torch.empty(queries.shape, dtype=queries.dtype, device=queries.device)
     # Heads that share a key/value head become rows of one product: [tokens, kv_heads, group, head_dim].
     grouped = queries.view(queries.shape[0], kv_heads, -1, queries.shape[2])
     grouped_out = out.view_as(grouped)
     for at, window in plan.singles:
-        _attend_single(layer, queries[at], out[at], window, storage)
+        out[at] = _attend_single(layer, queries[at], window, storage)
     for group in plan.groups:
         _attend_group(layer, grouped, grouped_out, group, storage)
     if plan.table is not None:
@@ -199,24 +201,20 @@ def attend(layer: int, queries: torch.Tensor, plan: StepPlan, storage: KVStorage
     return out
 
 
-def _attend_single(
-    layer: int, query: torch.Tensor, out: torch.Tensor, window: Window, storage: KVStorage
-) -> None:
-    """One token of one row; `query` and `out` [heads, head_dim]."""
+def _attend_single(layer: int, query: torch.Tensor, window: Window, storage: KVStorage) -> torch.Tensor:
+    """One token of one row; `query` [heads, head_dim] and the result alike."""
     if window.blocks is None:
         keys, values = storage.view(layer, window.first, window.length)
     else:
         keys, values = (part[None] for part in storage.read(layer, window))
     if keys.dtype == torch.bfloat16:  # only kept so where the fused kernel is fast, see `adapter.kv_dtype`
-        answer = F.scaled_dot_product_attention(
-            query.view(1, -1, 1, query.shape[1]), keys, values, scale=1.0, enable_gqa=True
-        )
-        out.copy_(answer.view_as(out))
-        return
+        one = query.view(1, -1, 1, query.shape[1])
+        answer = F.scaled_dot_product_attention(one, keys, values, scale=1.0, enable_gqa=True)
+        return answer.view_as(query)
     # Two products beat the fused kernel at one query on most processors.
     grouped = query.view(keys.shape[1], -1, query.shape[1])
     weights = torch.softmax(torch.bmm(grouped, keys[0].transpose(1, 2)), -1)
-    torch.bmm(weights, values[0], out=out.view_as(grouped))
+    return torch.bmm(weights, values[0]).view_as(query)
 
 
 def _attend_group(

@@ -73,6 +73,12 @@ class CodeProduct:
         return _product(x, self._packed, self._scales, self._zeros, self._bias, self._zero)
 
 
+def _middle(size: int) -> torch.Tensor:
+    """The zero code and a half to round by. A whole row, since a lone number would keep `addcmul` and
+    `addcdiv` from taking several elements at a time."""
+    return torch.full((size,), levels() + 1.5)
+
+
 class Norm:
     """Root-mean-square norm without a weight whose result is codes for a `Reader`."""
 
@@ -81,14 +87,14 @@ class Norm:
         squared = (CLIP / levels()) ** 2
         self._epsilon = torch.tensor(epsilon * squared)
         self._share = squared / size
-        self._middle = levels() + 1.5  # the zero code, and a half to round by
+        self._middle = _middle(size)
         self._limits = 1.0, 2 * levels() + 1.5
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """`x` float32 [rows, size]; returns uint8 of the same shape."""
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
         factor = torch.addcmul(self._epsilon, length, length, value=self._share).rsqrt_()
-        return (x * factor).add_(self._middle).clamp_(*self._limits).to(torch.uint8)
+        return torch.addcmul(self._middle, x, factor).clamp_(*self._limits).to(torch.uint8)
 
 
 class Reader(CodeProduct):
@@ -108,8 +114,8 @@ class Writer:
         self._turn = hadamard(block) if block > 1 else None
         self._turn_bf16 = hadamard(block).bfloat16()  # exact: elements are +-1
         self._product = CodeProduct(weight, None, 1.0 / levels())
-        self._middle = levels() + 1.5
-        self._levels = torch.tensor(float(levels()))
+        self._middle = _middle(weight.shape[1])
+        self._levels = float(levels())
 
     @property
     def nbytes(self) -> int:
@@ -120,8 +126,9 @@ class Writer:
         if self._turn is not None:
             turn = self._turn if x.shape[0] < _MANY_ROWS else self._turn_bf16
             x = torch.mm(x.view(-1, turn.shape[0]).to(turn.dtype), turn).view_as(x)
-        top = x.abs().amax(-1, keepdim=True).float().clamp_min_(1e-20)
-        codes = (x * (self._levels / top)).add_(self._middle).to(torch.uint8)
+        x = x.float()
+        top = x.abs().amax(-1, keepdim=True).clamp_min_(1e-20)
+        codes = torch.addcdiv(self._middle, x, top, value=self._levels).to(torch.uint8)
         return self._product(codes), top
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:

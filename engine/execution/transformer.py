@@ -1,7 +1,9 @@
 """The model: llama, qwen2 and qwen3 in one short forward pass over [tokens, hidden].
 
 Few operations matter more than few multiplications at one row, so query, key and value are one matrix,
-gate and up are one, and the rotary tables are gathered once a step with the softmax scale folded in.
+gate and up are one, and the rotary tables are gathered once a step with the softmax scale folded in. On a
+CPU a head's rotary pairs lie side by side, so that one complex product turns them: attention does not mind
+how a head's elements are ordered.
 """
 
 import math
@@ -61,6 +63,9 @@ class Transformer:
         self.head = self._load_head(weights)
         self.embedding = self.embedding.to(device, form.activations)
         self.cos, self.sin = self._rotary(weights, context)
+        half = self.shape.head_dim // 2
+        if device.type == "cpu":
+            self._turns = torch.complex(self.cos[:, half:], self.sin[:, half:])
         rotated = self.shape.heads + self.shape.kv_heads
         scale = torch.ones(rotated, 1)
         scale[: self.shape.heads] = self.shape.head_dim**-0.5
@@ -80,7 +85,19 @@ class Transformer:
         bias = None
         if self.shape.qkv_bias and parts[0] == "q":
             bias = torch.cat([weights.tensor(name + "_bias") for name in names]).to(self.device)
-        return self.format.pack(matrix, join_grids([weights.grid(name) for name in names]), bias)
+        grid = join_grids([weights.grid(name) for name in names])
+        if parts[0] == "q" and self.device.type == "cpu":
+            order = self._pair_order(self.shape.heads + self.shape.kv_heads, self.shape.kv_heads)
+            matrix, bias = matrix[order], None if bias is None else bias[order]
+            grid = None if grid is None else grid.rows(order.numpy())
+        return self.format.pack(matrix, grid, bias)
+
+    def _pair_order(self, turned: int, left: int) -> torch.Tensor:
+        """Rows of `turned` heads with each rotary pair side by side, then `left` heads as they are."""
+        dim = self.shape.head_dim
+        within = torch.arange(dim).view(2, -1).t().flatten()
+        heads = torch.arange(turned)[:, None] * dim + within
+        return torch.cat((heads.flatten(), torch.arange(turned * dim, (turned + left) * dim)))
 
     def _writer(self, weights: Weights, name: str) -> Linear:
         matrix = weights.tensor(name).to(self.device)
@@ -95,6 +112,8 @@ class Transformer:
             heads = ((shape.heads, "q_norm"), (shape.kv_heads, "k_norm"))
             parts = [weights.tensor(prefix + name).expand(count, -1) for count, name in heads]
             qk_norm = torch.cat(parts).to(self.device)
+            if self.device.type == "cpu":
+                qk_norm = qk_norm[:, self._pair_order(1, 0)].contiguous()
         return Layer(
             self._linear(weights, prefix, ("q", "k", "v")),
             self._writer(weights, prefix + "o"),
@@ -146,12 +165,26 @@ class Transformer:
             return writer.add_to(x, y)
         return x + writer(y.to(self.format.activations))
 
+    def _rotary_step(self, positions: torch.Tensor) -> Callable[[torch.Tensor], object]:
+        """What turns queries and keys [tokens, heads, head_dim] of a step in place, and scales queries."""
+        if self.device.type == "cpu":
+            turns = self._turns.index_select(0, positions)[:, None] * self._head_scale
+            return lambda qk: torch.view_as_complex(qk.view(*qk.shape[:2], -1, 2)).mul_(turns)
+        cos = self.cos.index_select(0, positions)[:, None] * self._head_scale
+        sin = self.sin.index_select(0, positions)[:, None] * self._head_scale
+        half = self.shape.head_dim // 2
+
+        def turn(qk: torch.Tensor) -> None:
+            swapped = qk.roll(half, -1)
+            qk.mul_(cos).addcmul_(swapped, sin)
+
+        return turn
+
     def forward(self, plan: StepPlan, storage: KVStorage) -> torch.Tensor:
         """Logits [sampling rows, vocab] in float32. Keys and values of all tokens are in `storage` then."""
         shape = self.shape
         rotated = shape.heads + shape.kv_heads
-        cos = self.cos.index_select(0, plan.positions)[:, None] * self._head_scale
-        sin = self.sin.index_select(0, plan.positions)[:, None] * self._head_scale
+        turn = self._rotary_step(plan.positions)
         x = F.embedding(plan.ids, self.embedding).to(self._stream)
         for index, layer in enumerate(self.layers):
             normed = self._normed(x, layer.attention_norm)
@@ -160,8 +193,7 @@ class Transformer:
             qk = qkv[:, :rotated]
             if layer.qk_norm is not None:
                 qk.copy_(F.rms_norm(qk, (shape.head_dim,), None, shape.rms_eps) * layer.qk_norm)
-            swapped = qk.roll(shape.head_dim // 2, -1)
-            qk.mul_(cos).addcmul_(swapped, sin)
+            turn(qk)
             qkv = qkv.to(storage.dtype)
             storage.write(index, plan.places, qkv[:, shape.heads :])
             mixed = attend(index, qkv[:, : shape.heads], plan, storage)

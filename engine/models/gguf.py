@@ -55,6 +55,10 @@ class Grid4:
     scale: Floats
     minimum: Floats
 
+    def rows(self, order: npt.NDArray[np.int64]) -> "Grid4":
+        """The same rows in another order."""
+        return Grid4(self.codes[order], self.scale[order], self.minimum[order])
+
 
 class _Header:
     """A cursor over the header's bytes. Raises `struct.error`, `IndexError` or `ValueError` past the end."""
