@@ -86,7 +86,7 @@ class Backend:
         ids: list[int],
         started_s: float,
         finished_s: float,
-        other_busy: bool = False,
+        other_busy: bool | None = None,
         overhead_s: float = 0.0,
     ) -> StepReport:
         """Book the results of a step and describe it."""
@@ -108,7 +108,7 @@ class Backend:
         outcome: StepOutcome,
         started_s: float,
         finished_s: float,
-        other_busy: bool = False,
+        other_busy: bool | None = None,
         overhead_s: float = 0.0,
     ) -> StepReport:
         admitted, adopted = self.scheduler.take_admissions()
@@ -144,7 +144,7 @@ def serve(
     backend: Backend,
     receive: Callable[[float | None], Command | None],
     send: Callable[[StepReport], None],
-    others_busy: Callable[[], bool] = lambda: False,
+    others_busy: Callable[[], bool | None] = lambda: None,
 ) -> None:
     """Run a backend until `Close`.
 

@@ -69,7 +69,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
 def add_policy_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy",
-        default="isolated-rates",
+        default="total-delay",
         metavar="NAME",
         help="isolated-rates, round-robin, least-requests, forced-NAME (a backend, fastest, slowest)",
     )
@@ -101,7 +101,7 @@ def config_from(args: argparse.Namespace) -> EngineConfig:
     options.slots_of("")
     return EngineConfig(
         model=args.model,
-        policy=getattr(args, "policy", "isolated-rates"),
+        policy=getattr(args, "policy", "total-delay"),
         options=options,
         context_tokens=args.context,
         emulate=args.emulate,

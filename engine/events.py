@@ -93,7 +93,7 @@ class StepReport:
     blocks: tuple[BlockChange, ...] = ()
     hashes_added: tuple[bytes, ...] = ()
     hashes_removed: tuple[bytes, ...] = ()
-    other_busy: bool = False
+    other_busy: bool | None = None  # did another backend compute as it began? None = not known
 
     @property
     def duration_s(self) -> float:

@@ -1,17 +1,20 @@
 """Batched prices: what placing one request on each backend does to everybody's waiting.
 
 The goal of `total-delay` is the sum, over all outstanding requests and the new one, of the time until each
-ends. Leaving the fastest backend must also not hurt the request itself, nor make it the one for which
-everybody waits at the end: two guards, because prices are estimates.
+ends. Leaving the fastest backend must also not hurt the request itself, nor whoever waits longest for a first
+token, nor make it the one for which everybody waits at the end: guards, because prices are estimates and
+because two backends that work at once slow each other down.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.profiling.step_time import StepTimeModel
 from engine.routing.forecast import Forecast, Job, both_busy_s, forecast, on_the_wall
 
 LEAST_MARGIN = 0.05  # h is never below this share of the request's own E2E
+ALL_CLEAR = 0.01  # the time until everything is done may grow by this share and no more
+WORST_TTFT = 0.02  # the longest wait for a first token may grow by this much and no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,34 +61,66 @@ class Price:
     e2e_s: float
     p90_s: float  # its end if its reply is long
     clear_s: float  # when this backend is clear, the new request on it
+    worst_ttft_s: float  # longest TTFT among all who have no token yet, the new request included
+    all_clear_s: float  # when every backend is clear
 
 
 def _with_tokens(job: Job, tokens: int) -> Job:
-    return Job(job.key, job.prefill, max(1, tokens), job.context, job.blocks, job.ready_s)
+    return replace(job, decode=max(1, tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """One backend under a placement: its forecast on the wall clock, seconds from now."""
+
+    outlook: Outlook
+    cast: Forecast
+    both_s: float  # wall seconds during which another backend computes as well
+
+    def wall_s(self, work_s: float) -> float:
+        return on_the_wall(work_s, self.outlook.model.interference, self.both_s) - self.outlook.since_s
+
+    def delay_s(self) -> float:
+        return sum(self.wall_s(end) for end in self.cast.finish_s.values())
+
+    def worst_ttft_s(self, jobs: Sequence[Job]) -> float:
+        """Longest time from arrival to first token among jobs that have none yet."""
+        waits = [
+            self.wall_s(self.cast.first_s[j.key]) + self.outlook.since_s + j.waited_s
+            for j in jobs
+            if self.cast.first_s[j.key] > 0
+        ]
+        return max(waits, default=0.0)
 
 
 def prices(outlooks: Sequence[Outlook]) -> list[Price]:
     """The price of placing the new request on each backend, all others left as they are."""
     idle = [o.without() for o in outlooks]
-    out = []
-    for k, mine in enumerate(outlooks):
-        placed = mine.with_new()
-        forecasts = [placed if i == k else idle[i] for i in range(len(outlooks))]
-        walls = _both_s(outlooks, forecasts)
-        delay = 0.0
-        for outlook, cast, both in zip(outlooks, forecasts, walls, strict=True):
-            chi = outlook.model.interference
-            ends = sum(on_the_wall(s, chi, both) for s in cast.finish_s.values())
-            delay += ends - len(cast.finish_s) * outlook.since_s
-        chi, both, key = mine.model.interference, walls[k], mine.new.key
-        e2e = on_the_wall(placed.finish_s[key], chi, both) - mine.since_s
-        p90 = e2e
-        if mine.new_p90 > mine.new.decode:
-            p90 = on_the_wall(mine.with_new(mine.new_p90).finish_s[key], chi, both) - mine.since_s
-        ttft = on_the_wall(placed.first_s[key], chi, both) - mine.since_s
-        clear = on_the_wall(placed.clear_s, chi, both) - mine.since_s
-        out.append(Price(delay, ttft, e2e, p90, clear))
-    return out
+    return [_price(outlooks, idle, place) for place in range(len(outlooks))]
+
+
+def _price(outlooks: Sequence[Outlook], idle: Sequence[Forecast], place: int) -> Price:
+    mine = outlooks[place]
+    placed = mine.with_new()
+    casts = [placed if i == place else cast for i, cast in enumerate(idle)]
+    both_s = _both_s(outlooks, casts)
+    lanes = [_Lane(o, cast, both) for o, cast, both in zip(outlooks, casts, both_s, strict=True)]
+    own = lanes[place]
+    # If the reply is long: its own end, and that of whoever shares the backend with it.
+    long = mine.with_new(mine.new_p90) if mine.new_p90 > mine.new.decode else placed
+    worst: list[float] = []
+    for lane in lanes:
+        jobs = [*lane.outlook.active, *lane.outlook.queue]
+        worst.append(lane.worst_ttft_s([*jobs, mine.new] if lane is own else jobs))
+    return Price(
+        delay_s=sum(lane.delay_s() for lane in lanes),
+        ttft_s=own.wall_s(placed.first_s[mine.new.key]),
+        e2e_s=own.wall_s(placed.finish_s[mine.new.key]),
+        p90_s=own.wall_s(long.clear_s),
+        clear_s=own.wall_s(placed.clear_s),
+        worst_ttft_s=max(worst),
+        all_clear_s=max(lane.wall_s(lane.cast.clear_s) for lane in lanes if lane.cast.finish_s),
+    )
 
 
 def _both_s(outlooks: Sequence[Outlook], forecasts: Sequence[Forecast]) -> list[float]:
@@ -103,7 +138,7 @@ def _both_s(outlooks: Sequence[Outlook], forecasts: Sequence[Forecast]) -> list[
 
 
 def total_delay(outlooks: Sequence[Outlook], table: Sequence[Price], fastest: int) -> int:
-    """The place to go to: the fastest, unless another passes the margin and both guards against it."""
+    """The place to go to: the fastest, unless another passes the margin and every guard against it."""
     fast = table[fastest]
     margin_s = max(LEAST_MARGIN, 2 * outlooks[fastest].error) * fast.e2e_s
     best = fastest
@@ -116,6 +151,8 @@ def total_delay(outlooks: Sequence[Outlook], table: Sequence[Price], fastest: in
             fast.delay_s - price.delay_s > own_margin
             and price.ttft_s <= fast.ttft_s
             and price.p90_s <= fast.clear_s
+            and price.all_clear_s <= (1 + ALL_CLEAR) * fast.all_clear_s
+            and price.worst_ttft_s <= (1 + WORST_TTFT) * fast.worst_ttft_s
         )
         if passes and (best == fastest or price.delay_s < table[best].delay_s):
             best = place

@@ -16,6 +16,7 @@ from engine.profiling.profile import Rates
 from engine.profiling.step_time import StepTimeModel
 from engine.receipt import Candidate, Receipt
 from engine.request import BackendName, FinishReason, Request, RequestId
+from engine.routing.correction import PriceCheck
 from engine.routing.forecast import Job, both_busy_s, forecast, on_the_wall
 from engine.routing.length import LengthEstimator, Remaining
 from engine.routing.policies import (
@@ -46,6 +47,7 @@ class _Sent:
     request: Request
     chain: list[bytes]
     cached_tokens: int
+    coming_tokens: int  # the same, counting what earlier requests were about to fill
     sent_s: float
 
     @property
@@ -65,8 +67,7 @@ class _Mirror:
     alive: bool = True
     published_s: float = 0.0
     in_flight: Counter[bytes] = field(default_factory=Counter)  # prompt blocks of what it has not ended
-    factor: float = 1.0  # real over predicted step time, lately
-    error: float = 0.0  # how far single steps stray from that
+    check: PriceCheck = field(default_factory=PriceCheck)
     load: BackendLoad = field(default_factory=BackendLoad)
     sequence: int = -1
     hashes: set[bytes] = field(default_factory=set)
@@ -135,6 +136,13 @@ class Router:
         mirror = self._mirrors[report.backend]
         assert report.sequence == mirror.sequence + 1, "a report was lost between backend and router"
         mirror.sequence = report.sequence
+        if mirror.pace is not None and (report.decode_rows or report.prefill_tokens):
+            busy = report.other_busy
+            if busy is None:
+                busy = any(
+                    r.active for m in self._mirrors.values() if m is not mirror for r in m.load.requests
+                )
+            mirror.check.step(report, mirror.pace.steps, busy)
         mirror.load, mirror.published_s = report.load, report.finished_s
         mirror.hashes.difference_update(report.hashes_removed)
         mirror.hashes.update(report.hashes_added)
@@ -153,6 +161,7 @@ class Router:
         mirror.hashes.clear()
         mirror.sent.clear()
         mirror.in_flight.clear()
+        mirror.check = PriceCheck()
 
     def restore(self, name: BackendName) -> None:
         """The backend runs (again), empty."""
@@ -162,6 +171,11 @@ class Router:
     def forget(self, name: BackendName, request_id: RequestId) -> None:
         """The request was cancelled before the backend reported it."""
         self._mirrors[name].drop(request_id)
+
+    def check(self, name: BackendName) -> PriceCheck | None:
+        """How the step-time model does lately; None where there is no model."""
+        mirror = self._mirrors[name]
+        return mirror.check if mirror.pace is not None else None
 
     def alive(self) -> list[BackendName]:
         return [m.name for m in self._mirrors.values() if m.alive]
@@ -228,8 +242,10 @@ class Router:
         if moved_from is not None:
             gone = self._mirrors[moved_from].label
             reason = f"The {gone} stopped before it began; the {labels[chosen.backend]} takes it."
-        mirror.sent[request.id] = _Sent(request, chains[choice.chosen], chosen.cached_tokens, now_s)
-        mirror.in_flight.update(chains[choice.chosen])
+        chain = chains[choice.chosen]
+        coming = mirror.coming_tokens(chain)
+        mirror.sent[request.id] = _Sent(request, chain, chosen.cached_tokens, coming, now_s)
+        mirror.in_flight.update(chain)
         return Receipt(
             request.id, used, choice.unit, chosen.backend, reason, now_s, tuple(candidates), moved_from
         )
@@ -250,8 +266,8 @@ class Router:
             new,
             p90,
             since_s,
-            mirror.factor,
-            mirror.error,
+            mirror.check.factor,
+            mirror.check.error,
         )
 
     def _jobs(self, mirror: _Mirror, now_s: float, truth: bool = False) -> tuple[list[Job], list[Job], float]:
@@ -262,28 +278,33 @@ class Router:
             published.add(load.request_id)
             sent = mirror.sent.get(load.request_id)
             left: float = load.decode_remaining
+            prefill = load.prefill_remaining
             if sent is not None:
                 left = self._left(sent.request, load.generated, truth).mean
-            computed = load.prompt_tokens - load.prefill_remaining + max(0, load.generated - 1)
+                if not load.active:
+                    prefill = min(prefill, max(1, load.prompt_tokens - sent.coming_tokens))
+            computed = load.prompt_tokens - prefill + max(0, load.generated - 1)
             held = blocks_for(load.prompt_tokens + load.generated + load.decode_remaining)
             job = Job(
                 load.request_id,
-                load.prefill_remaining,
+                prefill,
                 max(1, round(left)),
                 computed,
                 held - load.cached_tokens // BLOCK_TOKENS,
+                waited_s=mirror.published_s - sent.sent_s if sent is not None else 0.0,
             )
             if load.active:
                 active.append(job)
             else:
                 queue.append(job)
-        # A busy backend decides again when its present step ends; an idle one decides now.
-        since_s = max(0.0, now_s - mirror.published_s) if active or queue else 0.0
+        # A busy backend has worked since its load was true, an idle one since something was sent to it.
+        fresh = [sent.sent_s for request_id, sent in mirror.sent.items() if request_id not in published]
+        base_s = mirror.published_s if published else max(mirror.published_s, min(fresh, default=now_s))
+        since_s = max(0.0, now_s - base_s)
         for request_id, sent in mirror.sent.items():
             if request_id not in published:
                 ready_s = max(0.0, sent.sent_s - now_s + since_s)
-                cached = mirror.coming_tokens(sent.chain)
-                queue.append(self._job(sent.request, cached, ready_s, truth)[0])
+                queue.append(self._job(sent.request, sent.coming_tokens, ready_s, truth)[0])
         return active, queue, since_s
 
     def foresee(self, now_s: float, truth: bool = False) -> dict[RequestId, float]:
@@ -298,7 +319,7 @@ class Router:
             active, queue, since_s = self._jobs(mirror, now_s, truth)
             free = mirror.load.free_blocks or 1_000_000
             casts.append(
-                forecast(pace.steps, pace.slots, pace.token_budget, active, queue, free, mirror.factor)
+                forecast(pace.steps, pace.slots, pace.token_budget, active, queue, free, mirror.check.factor)
             )
             since.append(since_s)
         chis = [pace.steps.interference for _, pace in known]
@@ -330,6 +351,7 @@ class Router:
             cached,
             need - cached // BLOCK_TOKENS,
             ready_s,
+            waited_s=-ready_s,
         )
         return job, max(1, round(length.p90))
 
