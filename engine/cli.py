@@ -10,7 +10,9 @@ from engine import __version__
 from engine.config import FORMATS, SCHEDULING_POLICIES, BackendOptions, EngineConfig
 from engine.errors import EngineError
 
-SUBCOMMANDS = ("generate", "burst", "simulate", "compare", "replay", "regret", "models", "profile")
+SUBCOMMANDS = (
+    *("generate", "burst", "simulate", "compare", "sweep", "map", "replay", "regret", "models", "profile"),
+)
 
 _DESCRIPTION = """\
 When does a CPU beat waiting for the GPU? Answered live, on your own machine.
@@ -130,7 +132,18 @@ def window_parser() -> argparse.ArgumentParser:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    from engine.commands import burst, compare, generate, models, profile, regret, replay, simulate
+    from engine.commands import (
+        burst,
+        compare,
+        generate,
+        models,
+        offload_map,
+        profile,
+        regret,
+        replay,
+        simulate,
+        sweep,
+    )
 
     parser = argparse.ArgumentParser(
         prog="offramp", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -138,7 +151,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"offramp {__version__}")
     parser.add_argument("--help-window", action="store_true", help="list the options of the window")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for module in (generate, burst, simulate, compare, replay, regret, models, profile):
+    experiments = (compare, sweep, offload_map)
+    for module in (generate, burst, simulate, *experiments, replay, regret, models, profile):
         module.add_parser(commands)
     return parser
 

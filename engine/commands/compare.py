@@ -2,26 +2,23 @@
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from engine.commands.common import running_engine
-from engine.commands.experiments import finish, out_folder, progress
+from engine.commands.experiments import Where, finish, live, out_folder, progress, simulated
 from engine.commands.workloads import add_trace_options, source_from
 from engine.config import BackendOptions
 from engine.errors import ConfigError
 from engine.experiments.arms import Arm, Solo, baseline_arm, parse_arms
-from engine.experiments.charts import Mark
-from engine.experiments.compare import Outcome, Plan, run_plan
+from engine.experiments.compare import Plan, run_plan
 from engine.experiments.compare_report import compare_report
 from engine.experiments.metrics import parse_slo
 from engine.experiments.report import command_line
-from engine.experiments.runs import Live, Place, Simulated
+from engine.experiments.runs import Simulated
 from engine.experiments.source import Source
 from engine.experiments.tables import DEFAULT_POLICY
-from engine.profiling.profile import Profile, load_profile, profile_json
+from engine.profiling.profile import Profile
 from engine.workloads.presets import PRESETS
 
 LIVE_SLOTS = 8  # real backends start with so many, to look for the best; each run then sets its own
@@ -68,41 +65,43 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.noise <= 50:
         raise ConfigError(f"--noise {args.noise:g} makes no sense: use 0 to 50 percent.")
     slo = parse_slo(args.slo)
+    if args.virtual and args.emulate is None:
+        raise ConfigError("--virtual runs emulated backends only: add --emulate apple-m2-published.")
     if args.virtual:
-        if args.emulate is None:
-            raise ConfigError("--virtual runs emulated backends only: add --emulate apple-m2-published.")
-        profile = load_profile(args.emulate)
-        names = {b.name: b.slots for b in profile.backends}
-        plan, ladder = _plan(args, profile, names, slo, {"noise": args.noise / 100})
-        words = f"{args.noise:g} % a step and {args.noise / 2:g} % a run, lognormal, drawn anew for every run"
-        facts: Sequence[tuple[str, str]] = (("Step-time noise", words), *_facts(args, profile))
-        outcome = _run(plan, Simulated(profile, args.noise / 100), folder)
-        mark = Mark("SIMULATED", profile.title)
-    else:
-        outcome, ladder, profile, facts = _live(args, folder, slo)
-        mark = Mark("EMULATED", profile.title) if args.emulate else Mark()
+        args.profile = args.emulate
+    where = simulated(args) if args.virtual else live(args, LIVE_SLOTS, args.cool)
+    with where as at:
+        facts = at.facts
+        if args.virtual:
+            noise = args.noise / 100
+            words = (
+                f"{args.noise:g} % a step and {args.noise / 2:g} % a run, lognormal, drawn anew for every run"
+            )
+            facts = (("Step-time noise", words), *facts)
+            at = replace(
+                at, place=Simulated(at.profile, noise), settings={**at.settings, "noise": noise}, facts=facts
+            )
+        plan, ladder = _plan(args, at, slo)
+        with progress("runs", len(plan.arms) * plan.pairs) as tell:
+            outcome = run_plan(plan, at.place, folder, tell)
+    if not outcome.finished:
+        sys.stderr.write("Stopped: what is done is kept, the same command goes on.\n")
     if not outcome.pairs:
         sys.stderr.write("No pair is complete yet: the same command goes on where this stopped.\n")
         return 130
-    report, data = compare_report(outcome, profile, ladder, mark, facts, [command_line()])
+    report, data = compare_report(outcome, at.profile, ladder, at.mark, at.facts, [command_line()])
     finish(args, folder, report, data)
     return 0 if outcome.finished else 130
 
 
-def _plan(
-    args: argparse.Namespace,
-    profile: Profile,
-    usual: Mapping[str, int],
-    slo: Mapping[str, float],
-    place: Mapping[str, Any],
-    most: int | None = None,
-) -> tuple[Plan, list[Solo]]:
+def _plan(args: argparse.Namespace, at: Where, slo: Mapping[str, float]) -> tuple[Plan, list[Solo]]:
     """Baseline first, then what was asked for; and the sweep that found the baseline's slots."""
+    profile, usual = at.profile, at.usual
     names = list(usual)
     options = BackendOptions(slots=args.slots if args.slots != "best" else "4")
     options.check_slot_names(names)
     source: Source = source_from(args, profile, args.context)
-    base, ladder = baseline_arm(profile, source, usual, most)
+    base, ladder = baseline_arm(profile, source, usual, at.most)
     slots = base.slots_by_name if args.slots == "best" else {n: options.slots_of(n, usual[n]) for n in names}
     base = replace(base, slots=tuple({**slots, **_own(base)}.items()))
     fastest, slowest = base.policy, _slowest(profile)
@@ -112,8 +111,7 @@ def _plan(
         # Routing and slots are told apart only at the same slots.
         arms += [a for a in parse_arms(f"{DEFAULT_POLICY}@best", names, slots, base_slots) if a not in arms]
     arms = [base, *(a for a in arms if (a.policy, _used(a)) != (base.policy, _used(base)))]
-    where = {"profile": profile_json(profile), **place}
-    return Plan(source, tuple(arms), args.pairs, args.seed, usual, where, slo), ladder
+    return Plan(source, tuple(arms), args.pairs, args.seed, usual, at.settings, slo), ladder
 
 
 def _own(arm: Arm) -> dict[str, int]:
@@ -128,48 +126,3 @@ def _used(arm: Arm) -> list[tuple[str, int]]:
 
 def _slowest(profile: Profile) -> str:
     return f"forced-{max(profile.backends, key=lambda b: b.rates.isolated_s).name}"
-
-
-def _run(plan: Plan, place: Place, folder: Path) -> Outcome:
-    with progress("runs", len(plan.arms) * plan.pairs) as tell:
-        outcome = run_plan(plan, place, folder, tell)
-    if not outcome.finished:
-        sys.stderr.write("Stopped: what is done is kept, the same command goes on.\n")
-    return outcome
-
-
-def _live(
-    args: argparse.Namespace, folder: Path, slo: Mapping[str, float]
-) -> tuple[Outcome, list[Solo], Profile, Sequence[tuple[str, str]]]:
-    """On backends that run in real time: one engine for all runs."""
-    from engine.cli import config_from
-
-    asked = argparse.Namespace(**{**vars(args), "slots": "4" if args.slots == "best" else args.slots})
-    config = config_from(asked)
-    config = replace(config, options=replace(config.options, slots=str(LIVE_SLOTS)))
-    with running_engine(config) as watch:
-        watch.until_ready()
-        sys.stderr.write("Waiting for calibration, which the best slot count needs; Ctrl+C stops.\n")
-        watch.until_calibrated()
-        infos = watch.running
-        profile = load_profile(args.emulate or "local")
-        usual = dict.fromkeys((str(i.name) for i in infos), 4)
-        about = [[i.name, i.device_name, i.format, i.threads] for i in infos]
-        place = {"model": args.model, "backends": about, "live": True}
-        plan, ladder = _plan(args, profile, usual, slo, place, LIVE_SLOTS)
-        cool_s = args.cool if args.cool is not None else 0.0 if args.emulate else 1.0
-        outcome = _run(plan, Live(watch.engine, watch.drain, cool_s), folder)
-    return outcome, ladder, profile, _facts(args, profile)
-
-
-def _facts(args: argparse.Namespace, profile: Profile) -> tuple[tuple[str, str], ...]:
-    """Model, backends and where the timings come from."""
-    model = "Placeholder text: nothing is computed" if args.emulate else f"{args.model}, {args.format}"
-    backends = "; ".join(
-        f"{b.name}: {b.device_name}, {b.kv_blocks} KV blocks, {b.rates.prefill:,.0f} and "
-        f"{b.rates.decode:,.0f} tok/s alone"
-        for b in profile.backends
-    )
-    assumed = "; ".join(f"{b.name}: {', '.join(b.assumed)}" for b in profile.backends if b.assumed)
-    facts = [("Model", model), ("Backends", backends), ("Timings", f"{profile.name}: {profile.source}")]
-    return (*facts, ("Assumed", assumed)) if assumed else tuple(facts)

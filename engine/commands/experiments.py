@@ -1,30 +1,27 @@
-"""What `compare`, `sweep` and `map` share: a folder for the results, progress, and the last words."""
+"""What `compare`, `sweep` and `map` share: where runs are computed, progress, and the last words."""
 
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from engine.commands.common import STDERR
 from engine.errors import ConfigError
+from engine.experiments.charts import Mark
 from engine.experiments.report import NO_PNG, Report, write_report
-from engine.profiling.profile import Profile, load_profile, local_profile_path, published_profiles
+from engine.experiments.runs import Live, Place, Simulated
+from engine.profiling.profile import (
+    Profile,
+    load_profile,
+    local_profile_path,
+    profile_json,
+    published_profiles,
+)
 
-
-def add_output_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder for the report and every run")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of everything drawn (0)")
-
-
-def add_profile_option(parser: argparse.ArgumentParser) -> None:
-    names = ", ".join([*published_profiles(), "local"])
-    parser.add_argument(
-        "--profile",
-        metavar="NAME",
-        help=f"{names}, or a profile file; this machine's calibration where there is one, else batching-gpu",
-    )
+USUAL_SLOTS = 4
 
 
 def chosen_profile(name: str | None) -> Profile:
@@ -32,6 +29,88 @@ def chosen_profile(name: str | None) -> Profile:
     if name is None:
         name = "local" if local_profile_path().is_file() else "batching-gpu"
     return load_profile(name)
+
+
+def add_place_options(parser: argparse.ArgumentParser) -> None:
+    """Simulated on a profile unless `--real`."""
+    from engine.cli import add_engine_options
+
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer points and requests: seconds, not minutes"
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder for the report and every run")
+    names = ", ".join([*published_profiles(), "local"])
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        help=f"{names}, or a profile file; without it this machine's calibration, else batching-gpu",
+    )
+    parser.add_argument(
+        "--real", action="store_true", help="run on the backends of this machine (or --emulate) instead"
+    )
+    add_engine_options(parser)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A place for runs, with the profile that prices it and what must be said about it."""
+
+    place: Place
+    profile: Profile
+    usual: dict[str, int]  # slots of every backend where nothing else is said
+    most: int | None  # slots that may be asked for; None = as many as the simulator likes
+    mark: Mark
+    facts: tuple[tuple[str, str], ...]
+    settings: dict[str, Any]  # everything of this that a run depends on
+
+
+@contextmanager
+def simulated(args: argparse.Namespace) -> Iterator[Where]:
+    """The virtual clock, without noise."""
+    profile = chosen_profile(args.profile)
+    usual = {b.name: b.slots for b in profile.backends}
+    mark = Mark("SIMULATED", profile.title)
+    settings = {"profile": profile_json(profile), "simulated": True}
+    yield Where(Simulated(profile, 0.0), profile, usual, None, mark, facts_of(args, profile), settings)
+
+
+@contextmanager
+def live(args: argparse.Namespace, start_slots: int, cool_s: float | None = None) -> Iterator[Where]:
+    """Backends in real time: one engine, calibrated, for all runs. `start_slots` bounds what runs may ask."""
+    from engine.cli import config_from
+    from engine.commands.common import running_engine
+
+    asked = argparse.Namespace(**{**vars(args), "slots": str(start_slots)})
+    config = config_from(asked)
+    config = replace(config, options=replace(config.options, slots=str(start_slots)))
+    with running_engine(config) as watch:
+        watch.until_ready()
+        sys.stderr.write("Waiting for calibration, which the best slot count needs; Ctrl+C stops.\n")
+        watch.until_calibrated()
+        infos = watch.running
+        profile = load_profile(args.emulate or "local")
+        usual = dict.fromkeys((str(i.name) for i in infos), USUAL_SLOTS)
+        about = [[i.name, i.device_name, i.format, i.threads] for i in infos]
+        mark = Mark("EMULATED", profile.title) if args.emulate else Mark()
+        pause_s = cool_s if cool_s is not None else 0.0 if args.emulate else 1.0
+        # The calibration itself is no setting: it may be renewed between a run and its continuation.
+        settings = {"model": args.model, "backends": about, "live": True}
+        place = Live(watch.engine, watch.drain, pause_s)
+        yield Where(place, profile, usual, start_slots, mark, facts_of(args, profile), settings)
+
+
+def facts_of(args: argparse.Namespace, profile: Profile) -> tuple[tuple[str, str], ...]:
+    """Model, backends and where the timings come from."""
+    backends = "; ".join(
+        f"{b.name}: {b.device_name}, {b.kv_blocks} KV blocks, {b.rates.prefill:,.0f} and "
+        f"{b.rates.decode:,.0f} tok/s alone"
+        for b in profile.backends
+    )
+    nothing = args.emulate or getattr(args, "profile", None) or not getattr(args, "real", True)
+    model = "Placeholder text: nothing is computed" if nothing else f"{args.model}, format {args.format}"
+    facts = [("Model", model), ("Backends", backends), ("Timings", f"{profile.name}: {profile.source}")]
+    assumed = "; ".join(f"{b.name}: {', '.join(b.assumed)}" for b in profile.backends if b.assumed)
+    return (*facts, ("Assumed", assumed)) if assumed else tuple(facts)
 
 
 def out_folder(args: argparse.Namespace) -> Path:

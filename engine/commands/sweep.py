@@ -1,0 +1,74 @@
+"""`offramp sweep KIND`: turn one knob, simulated on a profile or on real backends, and draw what happens."""
+
+import argparse
+import sys
+from typing import Any
+
+from engine.commands.experiments import (
+    add_place_options,
+    finish,
+    live,
+    out_folder,
+    progress,
+    simulated,
+)
+from engine.errors import ConfigError
+from engine.experiments.arms import MOST_SLOTS
+from engine.experiments.grid import run_jobs
+from engine.experiments.report import command_line
+from engine.experiments.runs import Simulated
+from engine.experiments.sweep import KINDS, knob, knob_jobs, rate_knob, slot_jobs, slot_ladder
+from engine.experiments.sweep_report import knob_report, slots_report
+
+_LIVE_SLOTS = {"slots": MOST_SLOTS}  # a sweep of slots starts with all that it will ask for
+_WORDS = (
+    "slots: 1 to 32 a backend, the knee marked; rate: 0.2 to 1.2 of capacity, Poisson and bursty; "
+    "hit-rate: 0 to 97 % of every prompt cached; prompt, output: their lengths; kv: the cache's size"
+)
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser("sweep", help="turn one knob and draw what happens", description=__doc__)
+    parser.add_argument("kind", choices=KINDS, help=_WORDS)
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help="runs averaged a point (1 with --quick, else 3)"
+    )
+    add_place_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    folder = out_folder(args)
+    if args.seeds is not None and not 1 <= args.seeds <= 1000:
+        raise ConfigError(f"--seeds {args.seeds} makes no sense: use 1 to 1,000.")
+    if args.real and args.kind == "kv":
+        raise ConfigError("A KV budget cannot change while backends run: leave --real out of this sweep.")
+    seeds = range(args.seed, args.seed + (args.seeds or (1 if args.quick else 3)))
+    where = live(args, _LIVE_SLOTS.get(args.kind, 8)) if args.real else simulated(args)
+    with where as at:
+        settings = {**at.settings, "kind": args.kind}
+        if args.kind == "slots":
+            ladder = slot_ladder(args.quick, at.most or MOST_SLOTS)
+            jobs = slot_jobs(at.profile, at.usual, args.quick, at.most or MOST_SLOTS, seeds)
+        else:
+            if args.kind == "rate":
+                knobs = [rate_knob(at.profile, args.quick, at.usual, bursty) for bursty in (False, True)]
+            else:
+                knobs = [knob(args.kind, args.quick)]
+            places = None
+            if args.kind == "kv":
+                places = {v: Simulated(at.profile, 0.0, int(v)) for v in knobs[0].values}
+            jobs = [j for k in knobs for j in knob_jobs(k, at.profile, at.usual, seeds, at.most, places)]
+        with progress("runs", len(jobs)) as tell:
+            done = run_jobs(jobs, at.place, settings, folder, tell)
+    if not done.finished:
+        sys.stderr.write("Stopped: what is done is kept, the same command goes on.\n")
+        if not done.runs:
+            return 130
+    commands, facts = [command_line()], (*at.facts, ("Seeds", f"{seeds.start} to {seeds.stop - 1}"))
+    if args.kind == "slots":
+        report, data = slots_report(done, at.profile, ladder, at.mark, facts, commands)
+    else:
+        report, data = knob_report(args.kind, knobs, done, at.profile, at.mark, facts, commands)
+    finish(args, folder, report, data)
+    return 0 if done.finished else 130

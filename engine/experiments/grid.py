@@ -1,0 +1,69 @@
+"""Many runs over a grid of settings: each leaves a file, and what is there already is not run again."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.experiments.arms import Arm
+from engine.experiments.metrics import BY_KEY, DEFAULT_SLO
+from engine.experiments.runs import Place, RunFile, digest, figures_of, load_run, run_path, save_run, slim
+from engine.experiments.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run: `point` and `arm_name` together name it and its file."""
+
+    point: str
+    arm_name: str
+    source: Source
+    arm: Arm
+    seed: int
+    place: Place | None = None  # where it differs from the others', as with another KV budget
+
+    @property
+    def name(self) -> tuple[str, str, int]:
+        return self.point, self.arm_name, self.seed
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Finished runs by point, arm and seed."""
+
+    runs: Mapping[tuple[str, str, int], RunFile]
+    finished: bool
+
+    def mean(self, point: str, arm: str, metric: str) -> float | None:
+        """Mean over the seeds, in the metric's unit; None where a run is missing or has no value."""
+        values = [r.figures[metric] for (p, a, _), r in self.runs.items() if (p, a) == (point, arm)]
+        if not values or any(v is None for v in values):
+            return None
+        return float(sum(values)) / len(values) * BY_KEY[metric].scale
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    place: Place,
+    settings: Mapping[str, Any],
+    folder: Path,
+    tell: Callable[[int], None] = lambda done: None,
+) -> Done:
+    """Run what is missing. Ctrl+C keeps what is done."""
+    runs: dict[tuple[str, str, int], RunFile] = {}
+    try:
+        for done, job in enumerate(jobs, 1):
+            key = digest({**settings, "workload": job.source.name, "arm": [job.arm.policy, job.arm.slots]})
+            path = run_path(folder, job.seed + 1, f"{job.point}-{job.arm_name}")
+            run = load_run(path, key)
+            if run is None:
+                where = job.place or place
+                result = slim(where.run(job.source, job.arm, job.seed, f"{job.name}"))
+                figures = figures_of(result, DEFAULT_SLO)
+                run = RunFile(job.arm_name, job.seed + 1, job.seed, result, figures)
+                save_run(path, key, run, DEFAULT_SLO)
+            runs[job.name] = run
+            tell(done)
+    except KeyboardInterrupt:
+        return Done(runs, False)
+    return Done(runs, True)

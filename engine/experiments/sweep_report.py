@@ -1,0 +1,197 @@
+"""A sweep told: curves with the knee marked, and the table behind them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.experiments import charts
+from engine.experiments.arms import priced_slots
+from engine.experiments.charts import Axes, Curve, Mark
+from engine.experiments.grid import Done
+from engine.experiments.metrics import BY_KEY, METRICS
+from engine.experiments.report import Chart, Report, Section, Table, machine_facts
+from engine.experiments.svg import figure, percent
+from engine.experiments.sweep import KNEE, Knob, curve_of, knee
+from engine.profiling.profile import Profile
+
+BASE, ISOLATED, ROUTED = "fastest-alone", "isolated-rates", "total-delay"
+_DASHES = {BASE: "", ISOLATED: "6 5", ROUTED: ""}
+Facts = Sequence[tuple[str, str]]
+
+
+def assumed_foot(profile: Profile) -> str:
+    """What of a profile rests on no measurement, short enough for the foot of a picture."""
+    if any(b.assumed == ("everything",) for b in profile.backends):
+        return "Every timing of this profile is assumed."
+    parts = [f"{b.name}: {b.assumed[0]}" for b in profile.backends if b.assumed]
+    return f"Assumed timings among others: {'; '.join(parts)}." if parts else ""
+
+
+def slots_report(
+    done: Done, profile: Profile, ladder: Sequence[int], mark: Mark, facts: Facts, commands: Sequence[str]
+) -> tuple[Report, dict[str, Any]]:
+    """Throughput of each backend alone over its slots, with the knee."""
+    knees: dict[str, float] = {}
+    parts: list[Table | Chart] = []
+    foot = assumed_foot(profile)
+    for metric_key, title in (
+        ("output_throughput", "Throughput over slots"),
+        ("mean_tpot_ms", "Time per token over slots"),
+        ("mean_e2el_ms", "Mean E2E over slots"),
+    ):
+        metric, series = BY_KEY[metric_key], []
+        for i, backend in enumerate(profile.backends):
+            points = curve_of(done, "slots", ladder, backend.name, metric_key)
+            if not points:
+                continue
+            at, words = None, ""
+            if metric_key == "output_throughput":
+                at = knee(points)
+                knees[backend.name] = at[0]
+                words = f"knee: {at[0]:g} slot{'' if at[0] == 1 else 's'}"
+            most = priced_slots(profile, i)
+            known = tuple(p for p in points if p[0] <= most)
+            label = f"{backend.name.upper()} alone"
+            series.append(Curve(label, known, backend.name, strong=True, knee=at, knee_words=words))
+            beyond = tuple(p for p in points if p[0] >= known[-1][0])
+            if len(beyond) > 1:
+                series.append(
+                    Curve(f"{backend.name.upper()}, extrapolated", beyond, backend.name, dash="3 4")
+                )
+        if series:
+            axes = Axes(
+                "slots: requests served at once", f"{metric.label}, {metric.unit}", _doublings(ladder), True
+            )
+            subtitle = "each backend alone, all requests at once, 95 % of each prompt cached"
+            drawing = charts.curves(title, subtitle, axes, series, mark, foot)
+            parts.append(Chart(metric_key.replace("_", "-"), drawing))
+    names = [b.name for b in profile.backends]
+    keys = ("output_throughput", "mean_tpot_ms", "mean_e2el_ms")
+    rows = []
+    for n in ladder:
+        cells = [figure(done.mean(f"slots-{n}", name, k)) for name in names for k in keys]
+        rows.append((str(n), *cells))
+    columns = ("slots", *(f"{b} {BY_KEY[k].label}, {BY_KEY[k].unit}" for b in names for k in keys))
+    parts.append(Table("slots", "", columns, tuple(rows)))
+    words = ", ".join(f"{n.upper()} {s:g} slot{'' if s == 1 else 's'}" for n, s in knees.items())
+    summary = (
+        f"The knee is the fewest slots within {1 - KNEE:.0%} of the best throughput: more slots only make "
+        "everybody wait longer for each token.",
+    )
+    report = _report("sweep-slots", "Slots", f"Knee: {words}", summary, parts, mark, facts, commands)
+    return report, {"knees": knees, "rows": [list(r) for r in rows], "columns": list(columns)}
+
+
+def knob_report(
+    kind: str,
+    knobs: Sequence[Knob],
+    done: Done,
+    profile: Profile,
+    mark: Mark,
+    facts: Facts,
+    commands: Sequence[str],
+) -> tuple[Report, dict[str, Any]]:
+    """Policies against the fastest alone over one knob (two for arrivals: Poisson and bursty)."""
+    slowest = max(profile.backends, key=lambda b: b.rates.isolated_s).name
+    fastest = min(profile.backends, key=lambda b: b.rates.isolated_s).name
+    sections, gains, data = [], [], []
+    foot = assumed_foot(profile)
+    for one in knobs:
+        parts: list[Table | Chart] = []
+        for key in ("mean_e2el_ms", "p95_ttft_ms", "duration"):
+            metric = BY_KEY[key]
+            series = []
+            for arm, label, backend in (
+                (BASE, f"{fastest.upper()} alone, best slots", fastest),
+                (ISOLATED, ISOLATED, ""),
+                (ROUTED, ROUTED, ""),
+            ):
+                points = curve_of(done, one.kind, one.values, arm, key)
+                if points:
+                    dash, strong = _DASHES[arm], arm == ROUTED
+                    series.append(Curve(label, tuple(points), backend, dash, strong))
+            if not series or (key == "duration" and kind == "rate"):
+                continue
+            axes = Axes(
+                one.axis,
+                f"{metric.label}, {metric.unit}",
+                one.values,
+                one.logarithmic,
+                one.percent,
+                rule=(1.0, "capacity") if kind == "rate" else None,
+            )
+            title = f"{metric.label}, {one.kind} arrivals" if kind == "rate" else metric.label
+            subtitle = f"{metric.definition}; lower is better"
+            drawing = charts.curves(title, subtitle, axes, series, mark, foot)
+            parts.append(Chart(f"{one.kind}-{key.replace('_', '-')}", drawing))
+        table, found = _knob_table(one, done, slowest)
+        gains += [g for g in found if g is not None]
+        parts.append(table)
+        data.append({"kind": one.kind, "columns": list(table.columns), "rows": [list(r) for r in table.rows]})
+        title = f"{one.kind.capitalize()} arrivals" if kind == "rate" else "Results"
+        sections.append(Section(title, f"{one.sources[0].description}, and so on.", tuple(parts)))
+    best, worst = (min(gains), max(gains)) if gains else (None, None)
+    headline = (
+        f"{ROUTED} changes mean E2E by {percent(best)} at best and {percent(worst)} at worst, against "
+        f"{fastest.upper()} alone at its best slot count"
+    )
+    summary = (
+        "At every point the fastest backend alone takes the slot count that is best there, and the policies "
+        "run with the same slots. Curves are means over seeds, without intervals: to claim a difference, "
+        "compare one point with `offramp compare`.",
+    )
+    report = _report(f"sweep-{kind}", kind, headline, summary, (), mark, facts, commands, sections)
+    return report, {"knobs": data}
+
+
+def _knob_table(one: Knob, done: Done, slowest: str) -> tuple[Table, list[float | None]]:
+    arms = [BASE, f"{slowest}-alone", ISOLATED, ROUTED]
+    keys = ("mean_e2el_ms", "p95_ttft_ms", "duration")
+    rows, gains = [], []
+    for value in one.values:
+        point = f"{one.kind}-{value:g}"
+        cells = []
+        for key in keys:
+            for arm in arms:
+                cells.append(figure(done.mean(point, arm, key)))
+        base, routed = (done.mean(point, arm, "mean_e2el_ms") for arm in (BASE, ROUTED))
+        gain = routed / base - 1 if base and routed else None
+        gains.append(gain)
+        name = percent(value, sign=False) if one.percent else f"{value:g}"
+        rows.append((name, *cells, percent(gain)))
+    columns = (
+        "",
+        *(f"{BY_KEY[k].label}, {a.replace('-alone', ' alone')}" for k in keys for a in arms),
+        "E2E, total-delay against the fastest",
+    )
+    return Table(f"{one.kind}", "", columns, tuple(rows)), gains
+
+
+def _report(
+    kind: str,
+    title: str,
+    headline: str,
+    summary: Sequence[str],
+    parts: Sequence[Table | Chart],
+    mark: Mark,
+    facts: Facts,
+    commands: Sequence[str],
+    sections: Sequence[Section] = (),
+) -> Report:
+    whole = tuple(sections) or (Section("Results", "", tuple(parts)),)
+    definitions = tuple((m.label, m.definition) for m in METRICS)
+    return Report(
+        kind,
+        f"Sweep of {title}",
+        headline,
+        "",
+        tuple(summary),
+        whole,
+        mark,
+        (*facts, *machine_facts()),
+        tuple(commands),
+        definitions,
+    )
+
+
+def _doublings(ladder: Sequence[int]) -> tuple[float, ...]:
+    return tuple(float(n) for n in (1, 2, 4, 8, 16, 32) if ladder[0] <= n <= ladder[-1])
