@@ -23,6 +23,7 @@ from app.settings import Settings
 from app.theme import ThemeHolder, font
 from engine import __version__
 from engine.events import Notice
+from engine.paths import data_dir
 
 SWITCH_INTERVAL_S = 0.001  # the default of 5 ms lets a busy thread keep the window waiting for 13 ms
 
@@ -56,7 +57,8 @@ def _run(
     board = Board()
     bridge = Bridge(board)
     session = Session(bridge, args, preferences)
-    window = MainWindow(board, themes, bridge, settings, session)
+    chats = None if args.screenshot else data_dir() / "chats.sqlite"
+    window = MainWindow(board, themes, bridge, settings, session, chats=chats)
     window.painted.connect(lambda: _start_engine(window, args))
     if args.screenshot:
         window.setMinimumSize(320, 240)

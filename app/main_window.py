@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from PySide6.QtCore import QEvent, QRect, QSize, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QResizeEvent
@@ -9,6 +10,7 @@ from PySide6.QtWidgets import QMainWindow, QMenu, QStackedWidget, QVBoxLayout, Q
 
 from app.actions import build_menu
 from app.bridge import Bridge
+from app.chats import open_store
 from app.dialogs import show_about, show_log, show_shortcuts
 from app.layout import GUTTER, PanelLayout
 from app.model_menu import ModelMenu
@@ -47,10 +49,11 @@ class MainWindow(QMainWindow):
         settings: Settings,
         session: Session,
         clock: Callable[[], float] = time.monotonic,
+        chats: Path | None = None,
     ) -> None:
         super().__init__()
         self.board, self.themes, self.bridge, self.settings = board, themes, bridge, settings
-        self.session = session
+        self.session, self._chats = session, chats
         self._clock, self._was_painted, self._closed = clock, False, False
         self.presenter: QWidget | None = None  # made when first entered
         self.setWindowTitle("Offramp")
@@ -120,6 +123,11 @@ class MainWindow(QMainWindow):
             panel.show()
             self._refresher.add(panel)
         self.panel_layout.fit(self._panel_area())
+        if self._chats is not None:
+            store, problem = open_store(self._chats)
+            self.prompt.use_store(store)
+            if problem:
+                self.wishes.fail(problem)
         self.painted.emit()
 
     def _make_backend(self, name: str) -> BackendPanel:
@@ -133,6 +141,12 @@ class MainWindow(QMainWindow):
             "open_model": lambda: self.model_menu.open_file(),
             "focus_prompt": lambda: self.prompt.composer.editor.setFocus(),
             "new_conversation": lambda: self.prompt.new_conversation(),
+            "conversations": lambda: self.prompt.show_conversations(),
+            "export_markdown": lambda: self.prompt.act("markdown"),
+            "export_json": lambda: self.prompt.act("json"),
+            "copy_reply": lambda: self.prompt.act("copy"),
+            "regenerate": lambda: self.prompt.act("regenerate"),
+            "edit_last": lambda: self.prompt.act("edit"),
             "system_prompt": lambda: self.prompt.edit_system(),
             "sampling": lambda: self.prompt.composer.sampling_line.open(),
             "receipt": self.show_last_receipt,
@@ -166,7 +180,7 @@ class MainWindow(QMainWindow):
         self.requests.emulated_requested.connect(wishes.run_emulated)
         for panel in (self.prompt, self.routing, self.requests):
             panel.receipt_requested.connect(self.show_receipt)
-        for part in (self.requests, self.sheet):
+        for part in (self.requests, self.sheet, self.prompt):
             part.failed.connect(wishes.fail)
 
     # what is shown
@@ -320,6 +334,7 @@ class MainWindow(QMainWindow):
             self._save()
             self._timer.stop()
             self.model_menu.close()
+            self.prompt.close_store()
             self.hide()  # the window is gone at once; the backends get up to three seconds
             self.bridge.close()
         event.accept()

@@ -1,28 +1,29 @@
 """The conversation: what was asked, the replies as they stream, and who wrote them."""
 
+import time
 from typing import Protocol
 
-from PySide6.QtCore import QSize, Qt, QTimer, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import QSize, QTimer, Signal
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
-from app.series.board import Board, RequestRow
-from app.theme import ThemeHolder, font
+from app.chats import ChatStore
+from app.series.board import Board
+from app.series.conversation import Conversation, Exchange, describe
+from app.theme import ThemeHolder
 from app.widgets.composer import Composer
-from app.widgets.controls import Button
+from app.widgets.conversation_list import ConversationList
 from app.widgets.getting_ready import GettingReady
 from app.widgets.labels import make_label
 from app.widgets.panel import PADDING, Panel
-from app.widgets.popover import Popover
-from app.widgets.transcript import Exchange, Transcript
+from app.widgets.prompt_title import PromptTitle, ask_export, edit_system
+from app.widgets.transcript import Transcript
 from engine.errors import EngineError
 from engine.events import SetupStep
-from engine.request import FinishReason, RequestId, RequestState, SamplingParams
+from engine.request import RequestId, RequestState, SamplingParams
 
 STREAM_MS = 40
-PROBLEMS = {
-    FinishReason.ERROR: "Its backend stopped before the end.",
-    FinishReason.CONTEXT: "The context is full: start a new conversation.",
-}
+KEEP_S = 0.25  # a streaming reply goes to the disk this often
 
 
 class Chat(Protocol):
@@ -35,21 +36,25 @@ class Chat(Protocol):
 class PromptPanel(Panel):
     topics = frozenset({"setup", "model", "text", "requests", "notices"})
     receipt_requested = Signal(int)
+    failed = Signal(str)  # a sentence for the user
     least = QSize(280, 320)
 
     def __init__(self, board: Board, themes: ThemeHolder, chat: Chat, parent: QWidget | None = None) -> None:
         super().__init__(board, themes, parent)
-        self._chat = chat
-        self._messages: list[dict[str, str]] = []
-        self._system = ""
+        self._chat, self._store = chat, ChatStore(None)
+        self.talk = Conversation()
         self._live: Exchange | None = None
-        self._past: list[Exchange] = []  # may still get text that came after their end
+        self._editing: int | None = None  # index of the exchange that the composer's text replaces
+        self._kept_s, self._unkept = 0.0, False
         self._timer = QTimer(self)
         self._timer.setInterval(STREAM_MS)
         self._timer.timeout.connect(self._pump)
-        self._build_title()
+        self.title = PromptTitle(self)
+        self.system_button, self.new_button = self.title.system_button, self.title.new_button
+        self.title.chosen.connect(self.act)
         self.transcript = Transcript(themes)
         self.transcript.receipt_requested.connect(self.receipt_requested)
+        self.transcript.action_requested.connect(self.act)
         self.getting_ready = GettingReady(themes)
         self.failure = make_label("", "body", tone="error")
         self.failure.setWordWrap(True)
@@ -57,6 +62,7 @@ class PromptPanel(Panel):
         self.composer = Composer(themes)
         self.composer.send.connect(self.send)
         self.composer.stop.connect(self.stop)
+        self.composer.edit_cancelled.connect(self._stop_editing)
         self._pages = QStackedWidget()
         self._pages.addWidget(self.getting_ready)
         self._pages.addWidget(self.transcript)
@@ -69,48 +75,71 @@ class PromptPanel(Panel):
         self.body.addLayout(column, 1)
         self.refresh(set(self.topics), 0.0)
 
-    def _build_title(self) -> None:
-        row = self.add_title("Getting ready", height=47, top=0)
-        row.setContentsMargins(PADDING, 0, 8, 0)
-        row.setSpacing(4)
-        self.phrase_label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        self.system_button = Button(
-            self.themes,
-            "System prompt",
-            kind="ghost",
-            icon_name="sliders",
-            tip="What the model is told first",
-        )
-        self.system_button.clicked.connect(self.edit_system)
-        self.new_button = Button(
-            self.themes,
-            kind="ghost",
-            icon_name="plus",
-            name="New conversation",
-            tip="New conversation (Ctrl+N)",
-        )
-        self.new_button.clicked.connect(self.new_conversation)
-        row.addWidget(self.system_button)
-        row.addWidget(self.new_button)
-        line = QFrame()
-        line.setObjectName("separator")
-        line.setFixedHeight(1)
-        self.body.addWidget(line)
+    def use_store(self, store: ChatStore) -> None:
+        """Keep conversations here from now on, and go on with the last one."""
+        self._store.close()
+        self._store = store
+        listed = self._listed()
+        if listed:
+            self.open_conversation(listed[0].key)
+
+    def _listed(self) -> list:
+        try:
+            return self._store.listed()
+        except EngineError as error:
+            self.failed.emit(str(error))
+            return []
+
+    def close_store(self) -> None:
+        self._finish_live()
+        self._store.close()
 
     # what the reader does
 
+    def act(self, name: str, index: int = -1) -> None:
+        """One of the actions of the title row, of an exchange, or of the menu."""
+        last = len(self.talk.exchanges) - 1
+        index = last if index < 0 else index
+        match name:
+            case "new":
+                self.new_conversation()
+            case "list":
+                self.show_conversations()
+            case "system":
+                self.edit_system()
+            case "markdown" | "json":
+                self.export(name)
+            case _ if not 0 <= index <= last or self.talk.exchanges[index] is self._live:
+                return
+            case "copy":
+                QGuiApplication.clipboard().setText(self.talk.exchanges[index].reply)
+            case "regenerate":
+                prompt = self.talk.exchanges[index].prompt
+                self._drop_from(index)
+                self.send(prompt)
+            case "edit":
+                self._editing = index
+                self.composer.edit(self.talk.exchanges[index].prompt, index + 1)
+
     def send(self, text: str) -> None:
         """Ask the engine; on a refusal the text stays and the reason is shown above it."""
-        head = [{"role": "system", "content": self._system}] if self._system else []
-        messages = [*head, *self._messages, {"role": "user", "content": text}]
+        if self._live is not None:
+            return
+        if self._editing is not None:
+            self._drop_from(self._editing)
+            self._stop_editing()
+        sampling = self.composer.sampling_line.sampling
         try:
-            request_id = self._chat.submit_chat(messages, self.composer.sampling_line.sampling)
+            request_id = self._chat.submit_chat(self.talk.messages(text), sampling)
         except EngineError as error:
             self.composer.say(str(error))
+            if not self.composer.editor.toPlainText():
+                self.composer.editor.setPlainText(text)
             return
         self.composer.clear()
-        self._messages.append({"role": "user", "content": text})
         self._live = Exchange(text, request_id)
+        self.talk.exchanges.append(self._live)
+        self._save(lambda: self._store.begin(self.talk, self._live))
         self.transcript.add(self._live)
         self.composer.set_streaming(True)
         self._timer.start()
@@ -119,63 +148,102 @@ class PromptPanel(Panel):
         if self._live is not None:
             self._chat.cancel(RequestId(self._live.request_id))
 
-    def new_conversation(self) -> None:
+    def _stop_editing(self) -> None:
+        self._editing = None
+        self.composer.edit("", 0)
+
+    def _drop_from(self, index: int) -> None:
+        """Everything from here on makes room for something else."""
         self.stop()
         self._finish_live()
-        self._messages.clear()
-        self._past.clear()
-        self.transcript.clear_exchanges()
-        self.composer.say("")
+        gone = self.talk.exchanges[index:]
+        del self.talk.exchanges[index:]
+        self._save(lambda: self._store.drop(gone))
+        self.transcript.show_exchanges(self.talk.exchanges)
+
+    def new_conversation(self) -> None:
+        self._show(Conversation(system=self.talk.system))
         self.composer.editor.setFocus()
 
-    def edit_system(self) -> None:
-        popover = Popover(self.themes, self)
-        editor = QPlainTextEdit(self._system)
-        editor.setFont(font("body"))
-        editor.setAccessibleName("System prompt")
-        editor.setPlaceholderText("Nothing: the model answers as it was trained.")
-        editor.setFixedSize(320, 144)
-        editor.textChanged.connect(lambda: self.set_system(editor.toPlainText()))
-        frame = QFrame()
-        frame.setObjectName("composer")
-        inside = QHBoxLayout(frame)
-        inside.setContentsMargins(12, 8, 4, 8)
-        inside.addWidget(editor)
-        popover.body.addWidget(make_label("System prompt", bold=True))
-        popover.body.addWidget(frame)
-        popover.body.addWidget(make_label("Counts from the next message on.", tone="muted"))
+    def open_conversation(self, key: int) -> None:
+        try:
+            talk = self._store.load(key)
+        except EngineError as error:
+            self.failed.emit(str(error))
+            return
+        if talk is not None and (key != self.talk.key or not self.talk.key):
+            self._show(talk)
+
+    def _show(self, talk: Conversation) -> None:
+        self.stop()
+        self._finish_live()
+        self._stop_editing()
+        self.talk = talk
+        self.transcript.show_exchanges(talk.exchanges)
+        self.composer.say("")
+        self._show_meter()
+
+    def show_conversations(self) -> ConversationList:
+        popover = ConversationList(self.themes, self._store, self.talk.key, self)
+        popover.chosen.connect(self.open_conversation)
+        popover.renamed.connect(self.rename_conversation)
+        popover.deleted.connect(self.delete_conversation)
+        popover.new_requested.connect(self.new_conversation)
+        popover.failed.connect(self.failed)
         popover.closed.connect(popover.deleteLater)
-        popover.open_at(self.system_button)
-        editor.setFocus()
+        popover.open_at(self.title.list_button)
+        popover.list.setFocus()
+        return popover
+
+    def rename_conversation(self, key: int, title: str) -> None:
+        if key == self.talk.key:
+            self.talk.title = title
+        self._save(lambda: self._store.rename(key, title))
+
+    def delete_conversation(self, key: int) -> None:
+        if key == self.talk.key:
+            self.new_conversation()
+        self._save(lambda: self._store.delete(key))
+
+    def export(self, kind: str) -> None:
+        text = self.talk.as_markdown() if kind == "markdown" else self.talk.as_json()
+        ask_export(self, kind, text, self.failed.emit)
+
+    def edit_system(self) -> None:
+        edit_system(self, self.system_button, self.talk.system, self.set_system)
 
     @property
     def system(self) -> str:
-        return self._system
+        return self.talk.system
 
     def set_system(self, text: str) -> None:
-        self._system = text.strip()
+        self.talk.system = text.strip()
+
+    def _save(self, work) -> None:
+        try:
+            work()
+        except EngineError as error:
+            self.failed.emit(str(error))
+
+    # what the engine says
 
     def engine_replaced(self) -> None:
         """Request ids begin anew: what streams ends here, and old replies have no receipt any more."""
         if self._live is not None:
             self._live.problem = "The engine was replaced before the end."
         self._finish_live()
-        for exchange in self._past:
+        for exchange in self.talk.exchanges:
             exchange.request_id = 0
-        self._past.clear()
         self.getting_ready.forget()
         self.transcript.draw_again()
 
-    # what the engine says
-
     def refresh(self, topics: set[str], now_s: float) -> None:
         ready, failure = self.board.ready, self.board.failure
-        self.title_label.setText("Prompt" if ready else "Not ready" if failure else "Getting ready")
         steps = self._steps()
-        self.phrase_label.set_full_text("" if ready or failure else self.getting_ready.summary(steps))
-        for button in (self.system_button, self.new_button):
-            button.setVisible(ready)
-        self.title_row.setContentsMargins(PADDING, 0, 8 if ready else PADDING, 0)
+        words = "Prompt" if ready else "Not ready" if failure else "Getting ready"
+        self.title.show_state(
+            words, ready, "" if ready or failure else self.getting_ready.summary(steps)
+        )
         self.failure.setText(failure or "")
         self.failure.setVisible(bool(failure))
         self._pages.setCurrentIndex(1 if ready else 0)
@@ -186,6 +254,11 @@ class PromptPanel(Panel):
             self._finish_live()
         if "text" in topics:
             self._take_late_text()
+        self._show_meter()
+
+    def _show_meter(self) -> None:
+        most = self.board.model.context_tokens if self.board.model else 0
+        self.composer.meter.set_tokens(self.talk.used_tokens(), most)
 
     def _steps(self) -> dict[str, SetupStep]:
         """The engine's steps, after those that come before it can say anything."""
@@ -203,38 +276,21 @@ class PromptPanel(Panel):
         if exchange is None:
             self._timer.stop()
             return
-        self.transcript.append("".join(self.board.texts.pop(RequestId(exchange.request_id), ())))
+        text = "".join(self.board.texts.pop(RequestId(exchange.request_id), ()))
+        self.transcript.append(text)
         row = self.board.requests.get(RequestId(exchange.request_id))
         if row is None:
             return
-        before = (exchange.rank, exchange.figures, exchange.note)
-        self._describe(exchange, row)
+        before = (exchange.rank, exchange.figures, exchange.note, exchange.progress)
+        describe(exchange, row, self.board.backends.get(row.backend or ""))
         if row.state is RequestState.FINISHED:
             self._finish_live()
-        elif before != (exchange.rank, exchange.figures, exchange.note):
+        elif before != (exchange.rank, exchange.figures, exchange.note, exchange.progress):
             self.transcript.sign()
-
-    def _describe(self, exchange: Exchange, row: RequestRow) -> None:
-        view = self.board.backends.get(row.backend or "")
-        if view is not None:
-            exchange.rank, exchange.backend = view.info.rank, view.info.label
-        parts = []
-        if row.first_token_s is not None:
-            parts.append(f"{row.first_token_s - row.arrival_s:.2f} s TTFT")
-            times = row.token_times_s
-            if row.state is RequestState.FINISHED and row.finished_s and row.output_tokens > 1:
-                first, last = (times[0], times[-1]) if len(times) > 1 else (row.first_token_s, row.finished_s)
-                count = len(times) if len(times) > 1 else row.output_tokens
-                if last > first:
-                    parts.append(f"{(count - 1) / (last - first):.0f} tok/s")
-        elif view is not None:
-            parts.append("waiting")
-        if row.reason is FinishReason.ABORT:
-            parts.append("stopped")
-        exchange.figures = ", ".join(parts)
-        if row.receipt is not None and exchange.rank:  # not the fastest: say why without being asked
-            exchange.note = row.receipt.reason
-        exchange.problem = (row.message or PROBLEMS.get(row.reason, "")) if row.reason in PROBLEMS else ""
+        self._unkept = self._unkept or bool(text)
+        if self._live is exchange and self._unkept and time.monotonic() - self._kept_s > KEEP_S:
+            self._kept_s, self._unkept = time.monotonic(), False
+            self._save(lambda: self._store.keep(exchange))
 
     def _finish_live(self) -> None:
         exchange, self._live = self._live, None
@@ -243,15 +299,16 @@ class PromptPanel(Panel):
         if exchange is None:
             return
         exchange.done = True
-        self._messages.append({"role": "assistant", "content": exchange.reply})
-        self._past.append(exchange)
+        self._save(lambda: self._store.keep(exchange))
         self.transcript.sign()
+        self._show_meter()
 
     def _take_late_text(self) -> None:
         live = self._live.request_id if self._live else None
         for request_id in [key for key in self.board.texts if key != live]:
             text = "".join(self.board.texts.pop(request_id))
-            exchange = next((e for e in self._past if e.request_id == request_id), None)
+            exchange = next((e for e in self.talk.exchanges if e.request_id == request_id), None)
             if exchange is not None:
                 exchange.reply += text
+                self._save(lambda exchange=exchange: self._store.keep(exchange))
                 self.transcript.draw_again()

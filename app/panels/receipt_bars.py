@@ -79,7 +79,8 @@ class BarPage:
         shown = self.facts.candidates()
         totals = [total_s(c) for c in shown]
         known = [t for t in totals if t is not None]
-        title = "Seconds each backend would need"
+        priced = self.facts.receipt.policy == PRICE_POLICY
+        title = "Seconds each backend would need" if priced else "Seconds at isolated rates"
         drawn = self.text(self.left, self.y, 300, title, used=self.bold)
         if not known:
             note = "Not calibrated yet: the tokens are known, the seconds are not."

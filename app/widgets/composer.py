@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
 from app.theme import ThemeHolder, font
 from app.widgets.controls import Button
 from app.widgets.labels import make_label
+from app.widgets.meter import ContextMeter
 from app.widgets.popover import Popover
 from engine.request import SamplingParams
 
@@ -31,6 +32,14 @@ FIELDS = (
     ("repetition_penalty", "Repetition penalty", 2, 0.01, 10.0, 0.05),
     ("max_new_tokens", "Most new tokens", 0, 1, 32_768, 16),
     ("seed", "Seed", 0, -1, 2**31 - 1, 1),
+)
+
+
+HINT = "Shift+Enter: new line"
+PRESETS = (  # name, what it means, values
+    ("Precise", "always the likeliest token", {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}),
+    ("Balanced", "the default", {"temperature": 0.7, "top_p": 0.95, "top_k": 0, "min_p": 0.0}),
+    ("Creative", "more surprising", {"temperature": 1.0, "top_p": 0.98, "top_k": 0, "min_p": 0.02}),
 )
 
 
@@ -116,6 +125,8 @@ class SamplingLine(QWidget):
         grid = QGridLayout()
         grid.setHorizontalSpacing(16)
         grid.setVerticalSpacing(8)
+        boxes: dict[str, QDoubleSpinBox | QSpinBox] = {}
+        popover.body.addLayout(self._preset_row(boxes))
         for row, (field, name, decimals, least, most, step) in enumerate(FIELDS):
             box = QDoubleSpinBox() if decimals else QSpinBox()
             box.setRange(least, most)
@@ -131,11 +142,26 @@ class SamplingLine(QWidget):
             box.setFixedWidth(120)
             box.setButtonSymbols(QSpinBox.ButtonSymbols.NoButtons)
             box.valueChanged.connect(lambda value, field=field: self._set(field, value))
+            boxes[field] = box
             grid.addWidget(make_label(name, tone="muted"), row, 0)
             grid.addWidget(box, row, 1)
         popover.body.addLayout(grid)
         popover.open_at(self, above=True)
         return popover
+
+    def _preset_row(self, boxes: "dict[str, QDoubleSpinBox | QSpinBox]") -> QHBoxLayout:
+        row = QHBoxLayout()
+        row.setSpacing(8)
+
+        def use(values: dict[str, float]) -> None:
+            for field, value in values.items():
+                boxes[field].setValue(value)
+
+        for name, meaning, values in PRESETS:
+            button = Button(self._themes, name, name=f"Sampling preset: {name}", tip=meaning)
+            button.clicked.connect(lambda _=False, values=values: use(values))
+            row.addWidget(button)
+        return row
 
     def _set(self, field: str, value: float) -> None:
         number = None if field == "seed" and value < 0 else value
@@ -147,16 +173,17 @@ class Composer(QWidget):
 
     send = Signal(str)
     stop = Signal()
+    edit_cancelled = Signal()
 
     def __init__(self, themes: ThemeHolder, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._streaming, self._ready = False, False
+        self._streaming, self._ready, self._editing = False, False, False
         self.editor = Editor()
         self.editor.entered.connect(self._send)
         self.editor.textChanged.connect(self._update)
         self.button = Button(themes, "Send", kind="primary", icon_name="send", tip="Send (Enter)")
         self.button.clicked.connect(self._pressed)
-        self.hint = make_label("Shift+Enter: new line", tone="muted")
+        self.meter = ContextMeter(themes, HINT)
         self.problem = make_label("", tone="error")
         self.problem.setWordWrap(True)
         self.problem.hide()
@@ -168,7 +195,7 @@ class Composer(QWidget):
         inner.setSpacing(2)
         inner.addWidget(self.editor)
         row = QHBoxLayout()
-        row.addWidget(self.hint, 1)
+        row.addWidget(self.meter, 1)
         row.addWidget(self.button)
         inner.addLayout(row)
         column = QVBoxLayout(self)
@@ -190,6 +217,19 @@ class Composer(QWidget):
     def clear(self) -> None:
         self.editor.clear()
         self.say("")
+
+    def edit(self, text: str, number: int) -> None:
+        """Write prompt `number` anew; 0 ends that."""
+        was, self._editing = self._editing, number > 0
+        self.meter.set_hint(f"Editing prompt {number}" if number else HINT)
+        tip = "Sending replaces it and all that follows. Esc: leave it as it was."
+        self.meter.setToolTip(tip if number else "")
+        if number:
+            self.editor.setPlainText(text)
+            self.editor.selectAll()
+            self.editor.setFocus()
+        elif was:
+            self.clear()
 
     def say(self, problem: str) -> None:
         """A sentence above the text, in the colour of errors; "" takes it away."""
@@ -222,5 +262,8 @@ class Composer(QWidget):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape and self._streaming:
             self.stop.emit()
+            return
+        if event.key() == Qt.Key.Key_Escape and self._editing:
+            self.edit_cancelled.emit()
             return
         super().keyPressEvent(event)

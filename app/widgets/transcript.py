@@ -4,14 +4,14 @@ While a reply streams, plain text is appended; it becomes Markdown once, at its 
 every token would be quadratic. The list of exchanges is the truth, so a new theme just draws it again.
 """
 
-from dataclasses import dataclass
-
 from PySide6.QtCore import QRectF, Qt, QUrl, Signal
 from PySide6.QtGui import (
+    QContextMenuEvent,
     QDesktopServices,
     QImage,
     QPainter,
     QPaintEvent,
+    QResizeEvent,
     QTextBlockFormat,
     QTextCharFormat,
     QTextCursor,
@@ -19,34 +19,23 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QTextBrowser, QWidget
 
+from app.series.conversation import Exchange
 from app.theme import ThemeHolder, font
+from app.widgets.controls import Button
 from app.widgets.marks import paint_mark
 
 MARK = 12
 LINE = 24
 EMPTY = "Answers appear here, each signed by the backend that wrote it. Write a prompt below, or press Run."
+ACTIONS = (("copy", "Copy"), ("regenerate", "Regenerate"), ("edit", "Edit and resend"))
 MARKDOWN = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
-
-
-@dataclass(slots=True)
-class Exchange:
-    """One prompt and its reply. `rank` and `backend` are known once it was routed."""
-
-    prompt: str
-    request_id: int  # 0: its engine is gone, and its receipt with it
-    reply: str = ""
-    done: bool = False
-    rank: int | None = None
-    backend: str = ""
-    figures: str = ""  # "0.05 s TTFT, 287 tok/s"
-    note: str = ""  # why it did not go to the fastest
-    problem: str = ""  # why it ended without a whole answer
 
 
 class Transcript(QTextBrowser):
     """Follows the end only while the reader is at the end."""
 
     receipt_requested = Signal(int)
+    action_requested = Signal(str, int)  # "copy", "regenerate" or "edit", index of the exchange
 
     def __init__(self, themes: ThemeHolder, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -62,6 +51,13 @@ class Transcript(QTextBrowser):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setAccessibleName("Transcript")
         self.anchorClicked.connect(self._clicked)
+        self._starts: list[int] = []  # where each exchange begins in the document
+        self.latest_button = Button(themes, "Latest", icon_name="down", name="Go to the latest", parent=self)
+        self.latest_button.hide()
+        self.latest_button.clicked.connect(self._scroll_to_end)
+        bar = self.verticalScrollBar()
+        bar.valueChanged.connect(self._show_latest)
+        bar.rangeChanged.connect(self._show_latest)
         themes.changed.connect(self.draw_again)
 
     def loadResource(self, kind: int, name: QUrl) -> object:
@@ -78,14 +74,35 @@ class Transcript(QTextBrowser):
             painter.setPen(self._themes.current.muted)
             painter.drawText(self.viewport().rect(), Qt.TextFlag.TextWordWrap, EMPTY)
 
-    def clear_exchanges(self) -> None:
-        self._exchanges, self._tail = [], None
-        self.clear()
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._show_latest()
+
+    def _show_latest(self) -> None:
+        """A way back to the end, for as long as the reader is elsewhere."""
+        button = self.latest_button
+        away = not self._at_end()
+        if away:
+            size = button.sizeHint()
+            button.setGeometry(
+                (self.width() - size.width()) // 2, self.height() - size.height() - 8, size.width(), 32
+            )
+        if away != button.isVisibleTo(self):
+            button.setVisible(away)
+
+    def show_exchanges(self, exchanges: list[Exchange]) -> None:
+        """Another conversation, from its beginning to its end."""
+        self._exchanges, self._tail = list(exchanges), None
+        self.draw_again()
+        self._scroll_to_end()
 
     def add(self, exchange: Exchange) -> None:
         """Show a new prompt; its reply then streams in with `append`."""
         self._exchanges.append(exchange)
-        self._draw(exchange)
+        if len(self._exchanges) > 1:
+            self.draw_again()  # the actions below the one before go away
+        else:
+            self._draw(exchange)
         self._scroll_to_end()
 
     def append(self, text: str) -> None:
@@ -119,6 +136,7 @@ class Transcript(QTextBrowser):
         bar, follow = self.verticalScrollBar(), self._at_end()
         place, self._tail = bar.value(), None
         self.clear()
+        self._starts.clear()
         for exchange in self._exchanges:
             self._draw(exchange)
         if follow:
@@ -136,6 +154,7 @@ class Transcript(QTextBrowser):
         cursor = QTextCursor(self.document())
         cursor.movePosition(QTextCursor.MoveOperation.End)
         self._block(cursor, 0 if self.document().isEmpty() else 24)
+        self._starts.append(cursor.position())
         cursor.insertText(exchange.prompt, self._format("body", bold=True))
         self._block(cursor, 8)
         if exchange.done:
@@ -178,11 +197,11 @@ class Transcript(QTextBrowser):
         if exchange.rank is None:
             waiting = "stopped" if exchange.done and not exchange.problem else "routing…"
             cursor.insertText("" if exchange.problem else waiting, muted)
+        elif exchange.progress and not exchange.reply:
+            self._mark(cursor, exchange, muted)
+            cursor.insertText(f", {exchange.progress}", muted)
         else:
-            cursor.insertHtml(f'<img src="mark:{exchange.rank}" width="{MARK}" height="{MARK}">')
-            cursor.insertText("  ", muted)
-            ink = theme.backend(exchange.rank).ink
-            cursor.insertText(exchange.backend, self._format("label", ink, bold=True))
+            self._mark(cursor, exchange, muted)
             cursor.insertText(f", {exchange.figures}  " if exchange.figures else "  ", muted)
             if exchange.request_id:
                 cursor.insertText("why?", self._link(f"receipt:{exchange.request_id}", theme.text))
@@ -190,6 +209,35 @@ class Transcript(QTextBrowser):
             if words:
                 self._block(cursor, 0, indent=20 if exchange.rank is not None else 0)
                 cursor.insertText(words, self._format("label", colour))
+        if exchange.done and exchange is self._exchanges[-1]:
+            self._draw_actions(cursor, exchange)
+
+    def _mark(self, cursor: QTextCursor, exchange: Exchange, muted: QTextCharFormat) -> None:
+        cursor.insertHtml(f'<img src="mark:{exchange.rank}" width="{MARK}" height="{MARK}">')
+        cursor.insertText("  ", muted)
+        ink = self._themes.current.backend(exchange.rank or 0).ink
+        cursor.insertText(exchange.backend, self._format("label", ink, bold=True))
+
+    def _draw_actions(self, cursor: QTextCursor, exchange: Exchange) -> None:
+        """What can be done with the last reply; for older ones there is the context menu."""
+        self._block(cursor, 0)
+        index, muted = len(self._exchanges) - 1, self._themes.current.muted
+        for at, (name, words) in enumerate(ACTIONS):
+            if at:
+                cursor.insertText("   ", self._format("label", muted))
+            cursor.insertText(words, self._link(f"do:{name}/{index}", muted))
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        place = self.cursorForPosition(event.pos()).position()
+        index = sum(start <= place for start in self._starts) - 1
+        menu = self.createStandardContextMenu()
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        if index >= 0 and self._exchanges[index].done:
+            menu.addSeparator()
+            for name, words in ACTIONS:
+                action = menu.addAction(words)
+                action.triggered.connect(lambda _=False, name=name: self.action_requested.emit(name, index))
+        menu.popup(event.globalPos())
 
     def _block(self, cursor: QTextCursor, top: int, indent: int = 0) -> None:
         shape = QTextBlockFormat()
@@ -235,5 +283,8 @@ class Transcript(QTextBrowser):
     def _clicked(self, url: QUrl) -> None:
         if url.scheme() == "receipt" and url.path().isdigit():
             self.receipt_requested.emit(int(url.path()))
+        elif url.scheme() == "do":
+            name, _, index = url.path().partition("/")
+            self.action_requested.emit(name, int(index))
         elif url.scheme() in ("http", "https"):
             QDesktopServices.openUrl(url)
