@@ -142,7 +142,7 @@ def read_run(path: Path) -> Run:
             elif "result" in data:
                 result = data["result"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            if number == len(lines):
+            if number == len(lines) > 1:
                 break  # the last line of a run that was cut short
             raise ModelFileError(f"{path}, line {number} is not readable: record the run again.") from error
     if head is None or not requests:

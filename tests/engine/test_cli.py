@@ -43,7 +43,8 @@ def refused(argv: list[str], capsys: Capture) -> str:
 
 
 def test_json_is_alone_on_stdout(capsys: Capture) -> None:
-    assert main(["simulate", "--profile", "apple-m2-published", "--preset", "seed-warm-8", "--json"]) == 0
+    named = ["--profile", "apple-m2-published", "--preset", "seed-warm-8", "--policy", "isolated-rates"]
+    assert main(["simulate", *named, "--json"]) == 0
     out, err = capsys.readouterr()
     result = json.loads(out)
     assert err == "" and out.lstrip().startswith("{")
@@ -52,9 +53,9 @@ def test_json_is_alone_on_stdout(capsys: Capture) -> None:
 
 
 def test_a_table_for_people_says_that_it_is_simulated(capsys: Capture) -> None:
-    assert main(["simulate"]) == 0
+    assert main(["simulate"]) == 0  # under the default policy
     out, _ = capsys.readouterr()
-    assert "SIMULATED" in out and "Makespan 10.15 s" in out and "1 on cpu" in out
+    assert "SIMULATED" in out and "Makespan 8.90 s" in out and "2 on cpu" in out
     assert len([line for line in out.splitlines() if "length" in line]) == 8
 
 
