@@ -46,7 +46,7 @@ _SAYS = {
 def measured_key(unit: Unit) -> MeasuredKey:
     """Under which the measurements of a loaded backend are kept."""
     info = unit.info
-    return MeasuredKey(unit.plan.salt, info.format, info.device_name, info.threads, info.slots)
+    return MeasuredKey(unit.plan.salt, info.format, info.device_name, info.threads, unit.plan.spec.slots)
 
 
 def rates_of(entry: Entry) -> Rates | None:

@@ -7,6 +7,7 @@ from engine.request import BackendName
 
 BLOCK_TOKENS = 16
 SCHEDULING_POLICIES = ("fcfs", "shortest-prefill-first", "round-robin")
+AUTO_SLOTS = 8  # with `--slots auto`: what calibration may use, before the step curve says how many pay
 FORMATS = ("auto", "float32", "bf16", "int8", "int4", "int8-dynamic")
 
 
@@ -63,19 +64,21 @@ class BackendOptions:
     wanted: str = "auto"  # "auto", or a list such as "cpu,cpu" or "cpu,cuda:0,cuda:1"
     format: str = "auto"
     threads: int | None = None  # per CPU backend; None = the thread plan
-    slots: str = "4"  # a number for every backend, or "gpu=1,cpu=4"
+    slots: str = "4"  # a number for every backend, or "gpu=1,cpu=4", or "auto"
     kv_blocks: int = 384
     token_budget: int = 512
     scheduling: str = "fcfs"
 
     def slots_of(self, name: str, default: int = 4) -> int:
-        """Slots of one backend by name or by the kind it starts with."""
+        """Slots of one backend by name or by the kind it starts with; with "auto" the most to begin with."""
+        if self.slots == "auto":
+            return AUTO_SLOTS
         chosen = default
         for part in self.slots.split(","):
             key, _, value = part.rpartition("=")
             if not value.strip().isdecimal() or not 1 <= int(value) <= 256:
                 raise ConfigError(
-                    f"--slots {self.slots} is unclear: use a number from 1 to 256, or gpu=1,cpu=4."
+                    f"--slots {self.slots} is unclear: use a number from 1 to 256, auto, or gpu=1,cpu=4."
                 )
             if key.strip() in ("", name) or (name.startswith(f"{key.strip()}-")):
                 chosen = int(value)
@@ -83,6 +86,8 @@ class BackendOptions:
 
     def check_slot_names(self, names: list[str]) -> None:
         """Refuse a `--slots` entry that names no backend."""
+        if self.slots == "auto":
+            return
         for part in self.slots.split(","):
             key = part.rpartition("=")[0].strip()
             if key and not any(n == key or n.startswith(f"{key}-") for n in names):

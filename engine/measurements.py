@@ -29,6 +29,8 @@ class Measurements:
             slots = core.supervisor.units[name].info.slots
             core.router.set_pace(name, Pace(measured.steps, slots, spec.token_budget))
         self._known[name] = measured
+        if measured.steps is not None and core.config.options.slots == "auto":
+            self.set_slots(name, measured.steps.auto_slots(spec.slots))
         self._keep_profile()
         order = core.router.fastest_first()
         for other, unit in core.supervisor.units.items():

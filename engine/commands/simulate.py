@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
     )
     add_preset_options(parser)
     add_policy_option(parser)
-    parser.add_argument("--slots", metavar="N", help="as the profile says, or 4, or gpu=1,cpu=4")
+    parser.add_argument("--slots", metavar="N", help="as the profile says, or 4, or gpu=1,cpu=4, or auto")
     parser.add_argument("--scheduling", default="fcfs", choices=SCHEDULING_POLICIES)
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     many = parser.add_argument_group("tables")
@@ -45,10 +45,12 @@ def add_parser(commands: Any) -> None:
 
 def slots_from(args: argparse.Namespace, profile: Profile) -> dict[str, int] | None:
     """Slots per backend as `--slots` asks; None leaves the profile's."""
-    from engine.config import BackendOptions
+    from engine.config import AUTO_SLOTS, BackendOptions
 
     if args.slots is None:
         return None
+    if args.slots == "auto":
+        return {b.name: b.steps.auto_slots(AUTO_SLOTS) for b in profile.backends}
     options = BackendOptions(slots=args.slots)
     options.check_slot_names([b.name for b in profile.backends])
     return {b.name: options.slots_of(b.name, b.slots) for b in profile.backends}

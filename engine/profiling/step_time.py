@@ -36,6 +36,12 @@ class StepTimeModel:
             return a1 + max(0.0, a1 - a0) * (rows - n1) / (n1 - n0)
         return a0 + (a1 - a0) * (rows - n0) / (n1 - n0)
 
+    def auto_slots(self, most: int) -> int:
+        """The fewest rows within 5 % of the best throughput of decode steps, n / A[n], up to `most`."""
+        throughput = {n: n / self.rows_s(n) for n in range(1, most + 1) if self.rows_s(n) > 0}
+        best = max(throughput.values())
+        return min(n for n, value in throughput.items() if value >= 0.95 * best)
+
     def step_s(
         self,
         rows: int,
