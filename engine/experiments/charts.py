@@ -29,16 +29,18 @@ class Mark:
         return f"{self.strong}: {self.words}" if self.strong else ""
 
 
-def sheet(title: str, subtitle: str, height: int, mark: Mark, foot: str = "") -> Svg:
-    """An empty slide with its head and foot."""
-    drawing = Svg(WIDTH, height, f"{title}. {subtitle}. {mark.text}")
-    drawing.text(LEFT, 52, title, 26, weight=600)
-    drawing.text(LEFT, 82, subtitle, 16, svg.MUTED)
+def sheet(title: str, subtitle: str, height: int, mark: Mark, foot: str = "") -> tuple[Svg, int]:
+    """An empty slide with its head and foot, and how far down its content begins later than usual."""
+    free = WIDTH - LEFT - RIGHT - svg.badge_width(mark.strong, mark.words) - 40
+    down = 40 if mark.strong and len(title) * 26 * 0.55 > free else 0  # the mark then has a line of its own
+    drawing = Svg(WIDTH, height + down, f"{title}. {subtitle}. {mark.text}")
+    drawing.text(LEFT, 52 + down, title, 26, weight=600)
+    drawing.text(LEFT, 82 + down, subtitle, 16, svg.MUTED)
     if mark.strong:
         drawing.badge(WIDTH - RIGHT, 24, mark.strong, mark.words)
     if foot:
-        drawing.text(LEFT, height - 20, foot, 13, svg.MUTED)
-    return drawing
+        drawing.text(LEFT, height + down - 20, foot, 13, svg.MUTED)
+    return drawing, down
 
 
 # --- runs ---------------------------------------------------------------------------------------------
@@ -61,9 +63,10 @@ def dots(
     title: str, subtitle: str, unit: str, rows: Sequence[Row], mark: Mark, foot: str = "", zero: str = ""
 ) -> str:
     """Open dots for runs, a square with a whisker for the mean; `zero` names a line at 0."""
-    pitch, top = 74, 134
+    pitch = 74
+    drawing, down = sheet(title, subtitle, 134 + pitch * len(rows) + 92, mark, foot)
+    top = 134 + down
     bottom = top + pitch * len(rows)
-    drawing = sheet(title, subtitle, bottom + 92, mark, foot)
     x0, x1 = 330.0, WIDTH - RIGHT - 190.0
     everything = [v for r in rows for v in (*r.values, r.low, r.high) if v is not None]
     low, high = min(everything), max(everything)
@@ -142,9 +145,9 @@ class Axes:
 
 def curves(title: str, subtitle: str, axes: Axes, series: Sequence[Curve], mark: Mark, foot: str = "") -> str:
     """Lines over a common x, labelled at their right ends."""
-    height, top, x0, x1 = 640, 130, 110.0, WIDTH - RIGHT - 240.0
-    bottom = height - 110.0
-    drawing = sheet(title, subtitle, height, mark, foot)
+    drawing, down = sheet(title, subtitle, 640, mark, foot)
+    top, x0, x1 = 130 + down, 110.0, WIDTH - RIGHT - 260.0
+    bottom = top + 400.0
     xs = [x for s in series for x, _ in s.points]
     high = axes.y_top or max(y for s in series for _, y in s.points) * 1.06 or 1.0
     left, right = min(xs), max(xs)
@@ -173,8 +176,11 @@ def curves(title: str, subtitle: str, axes: Axes, series: Sequence[Curve], mark:
         value, words = axes.rule
         drawing.line(at_x(value), top, at_x(value), bottom, svg.TEXT, 1, "2 4")
         drawing.text(at_x(value) + 8, top + 6, words, 14, svg.MUTED)
-    ends = spread([at_y(s.points[-1][1]) for s in series], 24, top + 4, bottom - 2)
-    for s, end in zip(series, ends, strict=True):
+    named = [s for s in series if s.label]
+    ends = spread([at_y(s.points[-1][1]) for s in named], 24, top + 4, bottom - 2)
+    placed = {s.label: end for s, end in zip(named, ends, strict=True)}
+    for s in series:
+        end = placed.get(s.label, 0.0)
         line, ink = _colours(s)
         places = [(at_x(x), at_y(y)) for x, y in s.points]
         shape = "s" if s.backend == "cpu" else "o"
@@ -182,14 +188,17 @@ def curves(title: str, subtitle: str, axes: Axes, series: Sequence[Curve], mark:
             drawing.path(places, line, 3 if s.strong else 2, s.dash)
         for x, y in places:
             drawing.mark(x, y, 9 if s.strong else 7, shape, svg.PANEL if s.dash else line, line)
-        drawing.text(x1 + 18, end + 5, s.label, 16, ink, 600 if s.strong else 400)
+        if s.label:
+            drawing.text(x1 + 18, end + 5, s.label, 16, ink, 600 if s.strong else 400)
         if s.knee is not None:
             x, y = at_x(s.knee[0]), at_y(s.knee[1])
             drawing.mark(x, y, 18, shape, "none", svg.TEXT)
             if x < x0 + 80:  # beside the first point there is room only to the right
                 drawing.text(x + 18, y + 20, s.knee_words, 15, svg.TEXT, 600)
+            elif y < top + 60:
+                drawing.text(x - 18, y + 1, s.knee_words, 15, svg.TEXT, 600, "end")
             else:
-                drawing.text(x, y + (34 if y < top + 60 else -18), s.knee_words, 15, svg.TEXT, 600, "middle")
+                drawing.text(x, y - 18, s.knee_words, 15, svg.TEXT, 600, "middle")
     return drawing.render()
 
 

@@ -29,12 +29,12 @@ class Panel:
 def heatmap(title: str, subtitle: str, panels: Sequence[Panel], mark: Mark, foot: str = "") -> str:
     """One or two surfaces side by side, with the border of where it pays."""
     height = 760
-    drawing = sheet(title, subtitle, height, mark, foot)
+    drawing, down = sheet(title, subtitle, height, mark, foot)
     gap = 70
     width = (WIDTH - LEFT - RIGHT - gap * (len(panels) - 1)) / len(panels)
     for i, panel in enumerate(panels):
-        _surface(drawing, panel, LEFT + i * (width + gap), 128, width, height - 128 - 130)
-    _scale(drawing, height - 76)
+        _surface(drawing, panel, LEFT + i * (width + gap), 128 + down, width, height - 128 - 130)
+    _scale(drawing, height + down - 76)
     return drawing.render()
 
 

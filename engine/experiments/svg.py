@@ -84,7 +84,7 @@ class Svg:
 
     def badge(self, right: float, y: float, strong: str, words: str, size: float = 15) -> None:
         """The mark of what is simulated or emulated: a dashed frame that ends at `right`."""
-        width = len(strong) * size * 0.74 + len(words) * size * 0.6 + 36
+        width = badge_width(strong, words, size)
         x = right - width
         frame = {"stroke_width": 1, "stroke_dasharray": "3 3", "rx": 4}
         self.rect(x, y, width, size + 13, PANEL, EMULATED, **frame)
@@ -119,6 +119,11 @@ def decimals(values: Sequence[float]) -> int:
 def number(value: float) -> str:
     """Coordinates to a hundredth of a pixel."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def badge_width(strong: str, words: str, size: float = 15) -> float:
+    """Of a badge's frame: wide enough for the widest of the fonts."""
+    return len(strong) * size * 0.74 + len(words) * size * 0.56 + 36
 
 
 def ticks(low: float, high: float, wanted: int = 5) -> list[float]:

@@ -97,7 +97,7 @@ def slot_jobs(
     profile: Profile, slots: Mapping[str, int], quick: bool, most: int, seeds: Sequence[int]
 ) -> list[Job]:
     """Each backend alone, all requests at once and most of each prompt cached, at every slot count."""
-    source = burst_source(32 if quick else 64, 0.95, gap_s=0.0)
+    source = burst_source(64, 0.95, reply=32 if quick else 64, gap_s=0.0)
     jobs = []
     for backend in profile.backends:
         for n in slot_ladder(quick, most):

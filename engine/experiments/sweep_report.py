@@ -50,13 +50,13 @@ def slots_report(
                 words = f"knee: {at[0]:g} slot{'' if at[0] == 1 else 's'}"
             most = priced_slots(profile, i)
             known = tuple(p for p in points if p[0] <= most)
-            label = f"{backend.name.upper()} alone"
-            series.append(Curve(label, known, backend.name, strong=True, knee=at, knee_words=words))
             beyond = tuple(p for p in points if p[0] >= known[-1][0])
+            label = f"{backend.name.upper()} alone"
             if len(beyond) > 1:
-                series.append(
-                    Curve(f"{backend.name.upper()}, extrapolated", beyond, backend.name, dash="3 4")
-                )
+                words_beyond = f"{label}, assumed from {most + 1} on"
+                series.append(Curve(words_beyond, beyond, backend.name, dash="3 4"))
+                label = ""
+            series.append(Curve(label, known, backend.name, strong=True, knee=at, knee_words=words))
         if series:
             axes = Axes(
                 "slots: requests served at once", f"{metric.label}, {metric.unit}", _doublings(ladder), True
@@ -130,10 +130,10 @@ def knob_report(
         title = f"{one.kind.capitalize()} arrivals" if kind == "rate" else "Results"
         sections.append(Section(title, f"{one.sources[0].description}, and so on.", tuple(parts)))
     best, worst = (min(gains), max(gains)) if gains else (None, None)
-    headline = (
-        f"{ROUTED} changes mean E2E by {percent(best)} at best and {percent(worst)} at worst, against "
-        f"{fastest.upper()} alone at its best slot count"
-    )
+    alone = f"{fastest.upper()} alone at its best slot count"
+    headline = f"{ROUTED} makes no difference to mean E2E at any point, against {alone}"
+    if best is not None and worst is not None and max(abs(best), abs(worst)) >= 0.005:
+        headline = f"{ROUTED} changes mean E2E by {percent(best)} to {percent(worst)}, against {alone}"
     summary = (
         "At every point the fastest backend alone takes the slot count that is best there, and the policies "
         "run with the same slots. Curves are means over seeds, without intervals: to claim a difference, "
