@@ -19,6 +19,7 @@ from engine.events import (
     BackendState,
     Event,
     Notice,
+    PriceNews,
     RequestArrived,
     RequestRouted,
     StepDone,
@@ -48,6 +49,7 @@ from engine.transport import Loaded
 log = logging.getLogger(__name__)
 
 _KEPT_ENTRIES = 4_000
+_NEWS_S = 0.5
 
 
 class Core:
@@ -77,6 +79,7 @@ class Core:
         self.ledger = Ledger()
         self._replies: dict[RequestId, Reply] = {}
         self._typed = 0
+        self._told_s: dict[BackendName, float] = {}  # when each backend's prices were last published
         self.measurements = Measurements(self)
         self._open: set[RequestId] = set()  # requests of the user that have not ended
         self._held: dict[RequestId, Callable[[], None]] = {}  # prompts typed before any backend had loaded
@@ -195,6 +198,11 @@ class Core:
         self.bursts.on_report(report)
         ended = self.ledger.apply(report)
         self.publish(StepDone(report))
+        check = self.router.check(report.backend)
+        if check is not None and report.finished_s - self._told_s.get(report.backend, 0.0) >= _NEWS_S:
+            self._told_s[report.backend] = report.finished_s
+            news = PriceNews(report.backend, check.factor, check.error, self.router.lengths.live_error)
+            self.publish(news)
         for request_id, token in report.tokens:
             reply = self._replies.get(request_id)
             if reply is not None and token not in self.conversations.codec.eos_ids:

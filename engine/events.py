@@ -185,6 +185,16 @@ class StepDone:
 
 
 @dataclass(frozen=True, slots=True)
+class PriceNews:
+    """How good the prices are lately, at most twice a second."""
+
+    backend: BackendName
+    factor: float  # real over predicted step time
+    error: float  # how far windows of steps stray from that, as a fraction
+    length_error: float | None  # mean relative error of the length estimates; None before there are some
+
+
+@dataclass(frozen=True, slots=True)
 class TextOut:
     """Text that became certain (whole characters, no possible stop string) since the last event."""
 
@@ -251,6 +261,7 @@ Event = (
     | RequestArrived
     | RequestRouted
     | StepDone
+    | PriceNews
     | TextOut
     | RequestDone
     | BurstStarted
