@@ -19,9 +19,12 @@ from app.panels.kv_map import KvMap
 from app.panels.prompt import PromptPanel
 from app.panels.receipt import ReceiptSheet
 from app.panels.requests import RequestsPanel
+from app.panels.result import ResultCard
+from app.panels.result_page import Shown
 from app.panels.routing import RoutingPanel
 from app.refresher import Refresher
 from app.series.board import Board
+from app.series.outcome import RunSummary
 from app.session import Session
 from app.settings import Settings
 from app.theme import ThemeHolder, stylesheet
@@ -97,6 +100,7 @@ class MainWindow(QMainWindow):
         self.setCentralWidget(self.pages)
         self.sheet = ReceiptSheet(board, themes, centre)
         self.sheet.hide()
+        self.card = ResultCard(themes, self.pages)
         self.toast = Toast(themes, self.pages)
         self.model_menu = ModelMenu(self.toolbar.model, self.session, self)
         self._ring = FocusRing(self, themes)
@@ -150,6 +154,7 @@ class MainWindow(QMainWindow):
             "system_prompt": lambda: self.prompt.edit_system(),
             "sampling": lambda: self.prompt.composer.sampling_line.open(),
             "receipt": self.show_last_receipt,
+            "result": lambda: self.wishes.show_result(),
             "presenter": self.toggle_presenter,
             "theme": lambda: self.set_theme("light" if self.themes.current.name == "dark" else "dark"),
             "system_theme": lambda: self.set_theme("system"),
@@ -180,7 +185,9 @@ class MainWindow(QMainWindow):
         self.requests.emulated_requested.connect(wishes.run_emulated)
         for panel in (self.prompt, self.routing, self.requests):
             panel.receipt_requested.connect(self.show_receipt)
-        for part in (self.requests, self.sheet, self.prompt):
+        self.card.repeat_requested.connect(wishes.repeat)
+        self.card.closed.connect(self._focus_page)
+        for part in (self.requests, self.sheet, self.prompt, self.card):
             part.failed.connect(wishes.fail)
 
     # what is shown
@@ -205,8 +212,15 @@ class MainWindow(QMainWindow):
 
     def leave_presenter(self) -> None:
         self.pages.setCurrentIndex(0)
-        self.prompt.composer.editor.setFocus()
+        self._focus_page()
         self.tick()
+
+    def _focus_page(self) -> None:
+        presenting = self.presenter is not None and self.pages.currentIndex() == 1
+        (self.presenter if presenting else self.prompt.composer.editor).setFocus()
+
+    def show_result(self, now: RunSummary, before: RunSummary | None) -> None:
+        self.card.show_result(Shown(now, before, self.board.labels(), self.board.ranks()))
 
     def show_receipt(self, request_id: int) -> None:
         self._place_sheet()
@@ -238,6 +252,8 @@ class MainWindow(QMainWindow):
             self.presenter.changed(topics)
         if "run" in topics:
             self.toolbar.took_notice()
+            if self.board.run is not None and self.board.run.done is not None:
+                self.wishes.burst_done(self.board.run.done)
         if "setup" in topics and self.board.ready:
             self.wishes.show_policies()
             self.wishes.run_waiting()
@@ -246,6 +262,7 @@ class MainWindow(QMainWindow):
     def _engine_replaced(self) -> None:
         """The board is empty: drop what was drawn of the old engine, in this turn of the event loop."""
         self.sheet.close_sheet()
+        self.card.hide()
         self.backends.forget()
         self.prompt.engine_replaced()
         self.toolbar.took_notice()
@@ -292,6 +309,8 @@ class MainWindow(QMainWindow):
         self._place_sheet()
         if self.toast.isVisible():
             self.toast.place()
+        if self.card.isVisible():
+            self.card.place()
 
     def _place_sheet(self) -> None:
         width = min(SHEET, self.width() - 2 * GUTTER)

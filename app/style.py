@@ -11,6 +11,7 @@ QLabel[tone="success"] { color: @success; }
 QLabel[tone="emulated"] { color: @emulated; }
 QLabel#emulated { color: @emulated; padding: 0 8px; }
 QFrame#panel { background: @panel; border: 1px solid; border-color: @line; border-radius: 8px; }
+QFrame#card { background: @panel; border: 1px solid; border-color: @strong; border-radius: 8px; }
 QFrame#sheet { background: @raised; border: 1px solid; border-color: @strong; }
 QFrame#popover { background: @raised; border: 1px solid; border-color: @strong; border-radius: 8px; }
 QFrame#separator { background: @line; border: none; }
@@ -45,6 +46,9 @@ QLineEdit, QSpinBox, QDoubleSpinBox {
   border-radius: 6px; padding: 0 8px; min-height: 28px; selection-background-color: @pressed;
   selection-color: @text; }
 QLineEdit:disabled, QSpinBox:disabled { color: @disabled; border-color: @line; }
+QAbstractSpinBox QLineEdit { border: none; min-height: 0; padding: 0; background: transparent; }
+QListWidget { color: @text; background: @window; border: 1px solid; border-color: @line;
+  border-radius: 6px; outline: none; }
 QPlainTextEdit, QTextEdit, QTextBrowser { color: @text; background: transparent; border: none;
   selection-background-color: @pressed; selection-color: @text; }
 QComboBox QAbstractItemView, QMenu {

@@ -3,11 +3,15 @@
 from typing import TYPE_CHECKING
 
 from app.series.choices import policy_choices, preset_choices
+from app.series.outcome import RunSummary, partner
 from app.session import EMULATED, EMULATED_PRESET
-from engine.events import Notice
+from engine.events import BurstDone, Notice
 
 if TYPE_CHECKING:
     from app.main_window import MainWindow
+
+
+KEPT_RUNS = 50
 
 
 class Wishes:
@@ -17,6 +21,7 @@ class Wishes:
         self._window = window
         self._bridge, self._board, self._settings = window.bridge, window.board, window.settings
         self.last_run: tuple[str, str] | None = None  # preset, policy
+        self.runs: list[RunSummary] = []  # of this session
         self._first_run: tuple[str, str] | None = None  # waits until the engine is ready
 
     # bursts
@@ -50,6 +55,26 @@ class Wishes:
         self._first_run = None
         self._bridge.cancel_all()
         self._window.toolbar.took_notice()
+
+    # results
+
+    def burst_done(self, done: BurstDone) -> None:
+        """Keep the result and show it, unless it was stopped or nothing ran."""
+        if done.aborted or not done.result.get("requests"):
+            return
+        if self.runs and self.runs[-1].result.get("run_id") == done.run_id:
+            return
+        model = self._board.model
+        emulation = (model.emulation or "emulated") if model is not None and model.emulated else ""
+        self.runs.append(RunSummary(done.result, emulation))
+        del self.runs[:-KEPT_RUNS]
+        self.show_result()
+
+    def show_result(self) -> None:
+        if not self.runs:
+            self._window.toast.show_notice(Notice("info", "No burst has ended yet: press Run."))
+            return
+        self._window.show_result(self.runs[-1], partner(self.runs))
 
     # menus of the toolbar
 

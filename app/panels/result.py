@@ -1,0 +1,236 @@
+"""The result card: lies over the window when a burst has ended. Esc closes it."""
+
+from pathlib import Path
+
+from PySide6.QtCore import QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QGuiApplication, QImage, QKeySequence, QPainter, QPaintEvent, QShortcut
+from PySide6.QtSvg import QSvgGenerator
+from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QVBoxLayout, QWidget
+
+from app.panels.painting import LEFT, RIGHT, draw_text, hair
+from app.panels.result_page import EDGE, ResultPage, Shown
+from app.series.outcome import as_json, as_markdown, headline, sentence
+from app.theme import ThemeHolder, font
+from app.widgets.controls import Button, EmulatedMark
+from app.widgets.labels import make_label
+from app.widgets.panel import ElidedLabel
+
+CARD, LEAST_MARGIN = QSize(1344, 824), 32
+HEADER, FOOTER = 56, 64
+PICTURE = QSize(1344, 760)
+SCALE = 2  # of a PNG
+FILES = {
+    "png": ("Save the result as PNG", "PNG (*.png)"),
+    "svg": ("Save the result as SVG", "SVG (*.svg)"),
+    "json": ("Export the result", "JSON (*.json)"),
+}
+
+
+class Page(QWidget):
+    def __init__(self, themes: ThemeHolder, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._themes = themes
+        self.shown: Shown | None = None
+        themes.changed.connect(self.update)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        if self.shown is None:
+            return
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        ResultPage(painter, self.shown, self._themes.current, QRectF(self.rect())).draw()
+        painter.end()
+
+
+class ResultCard(QWidget):
+    """A scrim over the whole window with the card in its middle."""
+
+    closed = Signal()
+    repeat_requested = Signal()
+    failed = Signal(str)
+
+    def __init__(self, themes: ThemeHolder, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._themes = themes
+        self.shown: Shown | None = None
+        self.setAccessibleName("Result")
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.card = QFrame(self)
+        self.card.setObjectName("card")
+        column = QVBoxLayout(self.card)
+        column.setContentsMargins(1, 1, 1, 1)
+        column.setSpacing(0)
+        column.addWidget(self._header())
+        column.addWidget(self._separator())
+        self.page = Page(themes, self.card)
+        column.addWidget(self.page, 1)
+        column.addWidget(self._separator())
+        column.addWidget(self._footer())
+        shortcut = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
+        shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        shortcut.activated.connect(self.close_card)
+        self.hide()
+
+    def _header(self) -> QWidget:
+        bar = QWidget(self.card)
+        bar.setFixedHeight(HEADER)
+        row = QHBoxLayout(bar)
+        row.setContentsMargins(EDGE, 0, 16, 0)
+        row.setSpacing(12)
+        self.phrase = ElidedLabel("", bar)
+        self.phrase.setFont(font("label"))
+        self.phrase.setProperty("tone", "muted")
+        self.emulated = EmulatedMark(self._themes, bar)
+        close = Button(
+            self._themes, kind="ghost", icon_name="close", name="Close the result", tip="Close (Esc)"
+        )
+        close.clicked.connect(self.close_card)
+        row.addWidget(make_label("Result", "body", bold=True))
+        row.addWidget(self.phrase, 1)
+        row.addWidget(self.emulated)
+        row.addWidget(close)
+        return bar
+
+    def _footer(self) -> QWidget:
+        bar = QWidget(self.card)
+        bar.setFixedHeight(FOOTER)
+        row = QHBoxLayout(bar)
+        row.setContentsMargins(EDGE, 0, EDGE, 0)
+        row.setSpacing(8)
+        self.buttons = {
+            "copy": Button(self._themes, "Copy Markdown", kind="primary", icon_name="copy"),
+            "json": Button(self._themes, "Export JSON", icon_name="export"),
+            "png": Button(self._themes, "Save PNG", icon_name="download"),
+            "svg": Button(self._themes, "Save SVG", icon_name="download"),
+        }
+        for name, button in self.buttons.items():
+            button.clicked.connect(lambda _=False, name=name: self._do(name))
+            row.addWidget(button)
+        row.addStretch(1)
+        self.repeat_button = Button(self._themes, "Repeat", icon_name="restart", tip="Run it once more")
+        self.repeat_button.clicked.connect(self._repeat)
+        row.addWidget(self.repeat_button)
+        return bar
+
+    def _separator(self) -> QFrame:
+        line = QFrame(self.card)
+        line.setObjectName("separator")
+        line.setFixedHeight(1)
+        return line
+
+    def show_result(self, shown: Shown) -> None:
+        self.shown = self.page.shown = shown
+        run = shown.now
+        against = f" beside {shown.before.policy}" if shown.before else ""
+        tokens = sum(int(r.get("output_tokens", 0)) for r in run.result.get("requests") or ())
+        self.phrase.set_full_text(f"{run.preset}, {run.policy}{against}, {tokens:,} tokens out",
+                                  f"{run.preset}, {run.policy}{against}")  # fmt: skip
+        self.emulated.setVisible(bool(run.emulation))
+        self.emulated.set_detail(run.emulation)
+        self.page.setAccessibleName(f"{headline(run)}. {sentence(run, shown.before, shown.labels)}")
+        self.page.setAccessibleDescription(as_markdown(run, shown.before, shown.labels))
+        self.place()
+        self.show()
+        self.raise_()
+        self.setFocus()
+        self.page.update()
+
+    def place(self) -> None:
+        area = self.parentWidget().rect()
+        self.setGeometry(area)
+        wide = min(CARD.width(), area.width() - 2 * LEAST_MARGIN)
+        high = min(CARD.height(), area.height() - 2 * LEAST_MARGIN)
+        self.card.setGeometry(QRect((area.width() - wide) // 2, (area.height() - high) // 2, wide, high))
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), self._themes.current.scrim)
+
+    def mousePressEvent(self, event) -> None:
+        if not self.card.geometry().contains(event.position().toPoint()):
+            self.close_card()
+
+    def close_card(self) -> None:
+        self.hide()
+        self.closed.emit()
+
+    def _repeat(self) -> None:
+        self.close_card()
+        self.repeat_requested.emit()
+
+    # what can be taken away
+
+    def _do(self, name: str) -> None:
+        if self.shown is None:
+            return
+        if name == "copy":
+            text = as_markdown(self.shown.now, self.shown.before, self.shown.labels)
+            QGuiApplication.clipboard().setText(text)
+            return
+        title, kind = FILES[name]
+        stem = f"offramp-{self.shown.now.preset}-{self.shown.now.policy}"
+        dialog = QFileDialog(self, title, f"{stem}.{name}", kind)
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setDefaultSuffix(name)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(lambda path: self.save(path, name))
+        dialog.open()
+
+    def save(self, path: str, kind: str) -> bool:
+        """Write the result as "png", "svg" or "json". False where that failed, which is said."""
+        if self.shown is None:
+            return False
+        try:
+            if kind == "json":
+                Path(path).write_text(as_json(self.shown.now, self.shown.before), encoding="utf-8")
+                return True
+            done = self._save_png(path) if kind == "png" else self._save_svg(path)
+            if done:
+                return True
+            reason = "it cannot be written there"
+        except OSError as error:
+            reason = str(error.strerror)
+        self.failed.emit(f"The result was not saved: {reason}. Choose another folder.")
+        return False
+
+    def _save_png(self, path: str) -> bool:
+        image = QImage(PICTURE * SCALE, QImage.Format.Format_RGB32)
+        image.setDevicePixelRatio(SCALE)
+        painter = QPainter(image)
+        self.draw_picture(painter)
+        painter.end()
+        return image.save(path, "PNG")
+
+    def _save_svg(self, path: str) -> bool:
+        Path(path).touch()  # the generator says nothing where it cannot write
+        generator = QSvgGenerator()
+        generator.setFileName(path)
+        generator.setSize(PICTURE)
+        generator.setViewBox(QRect(0, 0, PICTURE.width(), PICTURE.height()))
+        generator.setTitle(f"Offramp: {self.shown.now.preset}" if self.shown else "Offramp")
+        painter = QPainter()
+        if not painter.begin(generator):
+            return False
+        self.draw_picture(painter)
+        painter.end()
+        return True
+
+    def draw_picture(self, painter: QPainter) -> None:
+        """The card without its buttons; an emulated result says so in every picture."""
+        theme, wide = self._themes.current, PICTURE.width()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.fillRect(0, 0, wide, PICTURE.height(), theme.panel)
+        bold, label = font("body", bold=True), font("label")
+        head = QRectF(EDGE, 0, wide - 2 * EDGE, HEADER)
+        drawn = draw_text(painter, head, LEFT, "Offramp", bold, theme.text)
+        rest = head.adjusted(drawn.width() + 16, 0, -300, 0)
+        draw_text(painter, rest, LEFT, self.phrase.full_text(), label, theme.muted, elide=True)
+        if self.shown is not None and self.shown.now.emulation:
+            text = f"EMULATED  {self.shown.now.emulation}"
+            box = draw_text(painter, head.adjusted(0, 0, -10, 0), RIGHT, text, label, theme.emulated)
+            painter.setPen(hair(theme.emulated, 1, (3, 3)))
+            painter.drawRoundedRect(box.adjusted(-9.5, -3.5, 9.5, 3.5), 4, 4)
+        painter.fillRect(0, HEADER, wide, 1, theme.line)
+        if self.shown is not None:
+            area = QRectF(0, HEADER, wide, PICTURE.height() - HEADER)
+            ResultPage(painter, self.shown, theme, area).draw()
