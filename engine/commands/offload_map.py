@@ -47,9 +47,11 @@ def run(args: argparse.Namespace) -> int:
         jobs = [j for g in grids for j in map_jobs(g, at.profile, at.usual, seeds, None, most)]
         if any(j.arm.slots_by_name != at.usual for j in jobs):
             # Beside it the same at the profile's own slots, where that is not the best setting.
-            usual = backlog_grid(args.quick, best=False)
-            grids.append(usual)
-            jobs += map_jobs(usual, at.profile, at.usual, seeds)
+            others = [backlog_grid(args.quick, best=False)]
+            if not args.quick:
+                others.append(rate_grid(at.profile, at.usual, args.quick, best=False))
+            grids += others
+            jobs += [j for g in others for j in map_jobs(g, at.profile, at.usual, seeds)]
         with progress("simulated runs", len(jobs)) as tell:
             done = run_jobs(jobs, at.place, {**at.settings, "map": True}, folder, tell)
     if not done.finished:

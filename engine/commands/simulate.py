@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.commands.common import STDERR, print_table
+from engine.commands.workloads import add_trace_options, source_from
 from engine.config import SCHEDULING_POLICIES
 from engine.errors import ConfigError, UnknownNameError
 from engine.profiling.profile import Profile, load_profile, published_profiles
 from engine.routing.policies import check_policy
 from engine.simulation.simulate import fake_tokenise, simulate
-from engine.workloads.presets import PRESETS, make_workload
+from engine.workloads.presets import PRESETS
 
 
 def add_parser(commands: Any) -> None:
@@ -27,6 +28,7 @@ def add_parser(commands: Any) -> None:
         "--profile", default="apple-m2-published", metavar="NAME", help=f"{names}, or a profile file"
     )
     add_preset_options(parser)
+    add_trace_options(parser)
     add_policy_option(parser)
     parser.add_argument("--slots", metavar="N", help="as the profile says, or 4, or gpu=1,cpu=4, or auto")
     parser.add_argument("--scheduling", default="fcfs", choices=SCHEDULING_POLICIES)
@@ -60,7 +62,7 @@ def simulated(args: argparse.Namespace, profile_name: str) -> dict[str, object]:
     """The result of the one burst that `args` ask for."""
     profile = load_profile(profile_name)
     check_policy(args.policy, [b.name for b in profile.backends])
-    workload = make_workload(args.preset, fake_tokenise, args.seed)
+    workload = source_from(args, profile).build(fake_tokenise, args.seed)
     return simulate(profile, workload, args.policy, slots_from(args, profile), args.scheduling)
 
 

@@ -23,7 +23,7 @@ from engine.experiments.sweep_report import knob_report, slots_report
 _LIVE_SLOTS = {"slots": MOST_SLOTS}  # a sweep of slots starts with all that it will ask for
 _WORDS = (
     "slots: 1 to 32 a backend, the knee marked; rate: 0.2 to 1.2 of capacity, Poisson and bursty; "
-    "hit-rate: 0 to 97 % of every prompt cached; prompt, output: their lengths; kv: the cache's size"
+    "hit-rate: 0 to 97 %% of every prompt cached; prompt, output: their lengths; kv: the cache's size"
 )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from engine.errors import ConfigError
 from engine.experiments.arms import fastest_place, priced_slots
 from engine.experiments.source import Source, capacity_rps, preset_source, trace_source
-from engine.profiling.profile import Profile
+from engine.profiling.profile import Profile, load_profile, local_profile_path
 from engine.simulation.simulate import CONTEXT_TOKENS
 from engine.workloads.replayed import retimed
 from engine.workloads.traces import read_trace
@@ -33,11 +33,18 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def known_profile(emulated: str | None) -> Profile | None:
+    """What is known of the backends' speed before they start: an emulated profile, else this machine's."""
+    if emulated is not None:
+        return load_profile(emulated)
+    return load_profile("local") if local_profile_path().is_file() else None
+
+
 def source_from(
     args: argparse.Namespace, profile: Profile | None, context_tokens: int = CONTEXT_TOKENS
 ) -> Source:
     """The workload that the options ask for. Raises `ConfigError`."""
-    if args.trace is None:
+    if getattr(args, "trace", None) is None:
         return preset_source(args.preset)
     if args.limit < 1:
         raise ConfigError(f"--limit {args.limit} leaves nothing: use 1 or more.")

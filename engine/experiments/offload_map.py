@@ -166,7 +166,7 @@ def map_report(
     default = gains(done, main, "mean_e2el_ms", (DEFAULT_POLICY,))
     pays = sum(1 for g in e2e.values() if g >= PAYS)
     harms = sum(1 for g in default.values() if g <= -PAYS)
-    summary = (
+    summary: tuple[str, ...] = (
         f"Over backlog and cached share, {pays} of {len(e2e)} cells gain 2 % of mean E2E or more, the best "
         f"{percent(max(e2e.values(), default=0.0), sign=False)}. {DEFAULT_POLICY} alone loses as much "
         f"in {harms}.",
@@ -174,6 +174,13 @@ def map_report(
         "and the policies run with the same slots. A cell is one simulated run of each, or the mean over "
         "seeds, without interval.",
     )
+    other = next((g for g in grids if g.name == "backlog" and not g.best), None)
+    if other is not None:
+        at_usual = gains(done, other, "mean_e2el_ms")
+        paying = sum(1 for g in at_usual.values() if g >= PAYS)
+        most = percent(max(at_usual.values(), default=0.0), sign=False)
+        told = f"At the usual {usual[fastest]} slots {paying} of {len(at_usual)} cells gain, up to {most}."
+        summary = (*summary, told)
     report = Report(
         "map",
         "Offload map",
