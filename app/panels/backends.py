@@ -212,6 +212,8 @@ class BackendPanel(Panel):
     def _show_step(self, view: BackendView) -> None:
         varying, last = step_variation(view), view.last_step
         text = f"step {last.duration_s * 1000:.1f} ms" if last else ""
+        if last and view.price is not None:
+            text += f", {view.price.factor:.2f}× predicted"
         if varying:
             text += f", steps vary {varying:.0f}×"
         self._step.set_full_text(text)

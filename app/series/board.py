@@ -22,6 +22,7 @@ from engine.events import (
     Event,
     ModelLoaded,
     Notice,
+    PriceNews,
     RequestArrived,
     RequestDone,
     RequestRouted,
@@ -74,6 +75,7 @@ class BackendView:
     changed_blocks: set[int] = field(default_factory=set)  # since the KV map last cleared it
     steps: deque[StepReport] = field(default_factory=lambda: deque(maxlen=KEPT_STEPS))
     last_step: StepReport | None = None  # with rows; None before the first
+    price: PriceNews | None = None  # how well its steps are predicted; None without a step-time model
 
     def counts(self) -> dict[BlockState, int]:
         """Blocks per state; free is what is left of the pool."""
@@ -154,6 +156,10 @@ class Board:
             case StepDone(report):
                 self._step(report)
                 topics |= {"backends", "requests"}
+            case PriceNews(backend):
+                if (view := self.backends.get(backend)) is not None:
+                    view.price = event
+                    topics.add("backends")
             case TextOut(request_id, text):
                 row = self.requests.get(request_id)
                 if row is not None and row.run_id is None:
