@@ -17,7 +17,7 @@ CONFIDENCE = 0.95
 _RESAMPLES = 9_999
 RULE = (
     "Better or worse: at least 5 pairs, and the 95 % interval of the mean difference within pairs excludes 0 "
-    "(paired bootstrap). One verdict in twenty is wrong where nothing differs: with many metrics, expect one."
+    "(paired bootstrap, never narrower than Student's interval). One verdict in twenty is wrong where nothing differs: with many metrics, expect one."
 )
 
 
@@ -52,7 +52,8 @@ def mean_interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]
     Bootstrap, The American Statistician 69(4), 2015): a plain percentile interval of ten values covers
     90 % instead of 95 %, since resamples spread less than samples by sqrt((n - 1) / n) and a normal
     quantile stands where Student's belongs. Both are put right by asking for wider percentiles.
-    Measured on normal data it covers 95 % from 7 values on, and 93 % of 5.
+    Five or six resampled values cannot reach beyond their own extremes and then cover 90 to 93 %, so the
+    interval is never narrower than Student's.
     """
     data = np.asarray(values, dtype=float)
     count = len(data)
@@ -65,7 +66,8 @@ def mean_interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]
     draw = np.random.default_rng(seed)
     means = data[draw.integers(0, count, (_RESAMPLES, count))].mean(axis=1)
     low, high = np.quantile(means, [tail, 1 - tail])
-    return float(low), float(high)
+    half = student * data.std(ddof=1) / np.sqrt(count)
+    return min(float(low), float(data.mean() - half)), max(float(high), float(data.mean() + half))
 
 
 def compare(
