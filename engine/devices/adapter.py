@@ -62,6 +62,11 @@ def _same(count: int) -> int:
     return count
 
 
+def overlaps(device: torch.device) -> bool:
+    """True where a kernel may start before the one before has ended."""
+    return device.type == "cuda" and cuda.overlaps(device.index or 0)
+
+
 def recorder(device: torch.device) -> Callable[[Callable[[], None]], Callable[[], None]]:
     """Turns work of fixed shape into what does it again: one launch on CUDA, itself elsewhere."""
     return cuda.Recorder() if device.type == "cuda" else _itself

@@ -1,5 +1,6 @@
 """CUDA: one of the few files that name torch.cuda."""
 
+import gc
 from collections.abc import Callable
 
 import torch
@@ -38,6 +39,11 @@ def has_bf16(index: int) -> bool:
     return torch.cuda.get_device_capability(index)[0] >= 8
 
 
+def overlaps(index: int) -> bool:
+    """True where a kernel may start before the one before has ended (compute capability 9.0 and later)."""
+    return torch.cuda.get_device_capability(index)[0] >= 9
+
+
 def free_bytes(index: int) -> int:
     """Bytes of device memory that nobody uses now."""
     return int(torch.cuda.mem_get_info(index)[0])
@@ -57,8 +63,14 @@ class Recorder:
         work()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            work()
+        collecting = gc.isenabled()
+        gc.disable()  # freeing another graph spoils a recording
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                work()
+        finally:
+            if collecting:
+                gc.enable()
         replay: Callable[[], None] = graph.replay
         return replay
 

@@ -111,6 +111,11 @@ class DecodeGraphs:
         """One id per launched row, in order, once they are on the host; also for rows that do not sample."""
         return self._done + self._collect()
 
+    def close(self) -> None:
+        """Drop the recordings, which refer to this object and it to them."""
+        self._graphs.clear()
+        self._last = None
+
     def _launch(self, rows: list[BatchRow]) -> None:
         padded = row_bucket(len(rows))
         longest = max(row.context for row in rows)

@@ -1,8 +1,11 @@
-"""Triton kernels of a decode step: matrix products with their neighbours fused in, and paged attention.
+"""Triton kernels of a decode step: matrix products with their neighbours fused in.
 
 A step at few rows is a chain of short kernels that each wait for the one before, so what counts is how few
-there are: five a layer. Every sum runs in an order that depends on the row alone (never on the number of
-rows or on the longest context), so that a request's text does not depend on its company.
+there are: five a layer. Every sum of a kernel runs in an order that depends on the row alone, never on the
+number of rows or on the longest context, so that a request's text does not depend on its company.
+
+With EARLY a kernel may start while the one before ends (programmatic dependent launch, compute capability
+9.0): it then waits for the other's results itself.
 
 Imported only where a CUDA device and triton are there.
 """
@@ -11,14 +14,13 @@ import triton
 import triton.language as tl
 
 
-@triton.jit(do_not_specialize=["rows"])
-def linear(
+@triton.jit
+def few_rows(
     x,  # [rows, K]
     weight,  # [N, K], or [2 N, K] with GATED: gates, then ups
     bias,  # [N], with BIAS
     norm,  # [K], with NORM: x is normed first
     out,  # [rows, N]
-    rows,
     eps,
     N: tl.constexpr,
     K: tl.constexpr,
@@ -26,40 +28,123 @@ def linear(
     BIAS: tl.constexpr,
     GATED: tl.constexpr,  # out = silu(gate) * up
     ADD: tl.constexpr,  # out += the product, instead of out = the product
-    M_TILE: tl.constexpr,
+    ROWS: tl.constexpr,  # of a program; the second grid axis takes the next ones
     N_TILE: tl.constexpr,
     K_TILE: tl.constexpr,
-    STAGES: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
-    """One tile of x @ weight.T."""
+    """A few rows of x @ weight.T without matrix units: every weight goes straight to its thread, once.
+
+    All loads are asked for before anything is added up, the weights' before the kernel before has ended.
+    """
+    if EARLY:
+        tl.extra.cuda.gdc_launch_dependents()
+    n = tl.program_id(0) * N_TILE + tl.arange(0, N_TILE)
+    n_in = n < N
+    lines = weight + n.to(tl.int64)[:, None] * K
+    first_row = tl.program_id(1) * ROWS
+    weights, ups = (), ()
+    for start in tl.static_range(0, K, K_TILE):
+        at = start + tl.arange(0, K_TILE)
+        inside = n_in[:, None] & (at < K)[None, :]
+        weights = weights + (tl.load(lines + at[None, :], mask=inside, other=0.0),)
+        if GATED:
+            ups = ups + (tl.load(lines + N * K + at[None, :], mask=inside, other=0.0),)
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
+    norms, parts = (), ()
+    for start in tl.static_range(0, K, K_TILE):
+        at = start + tl.arange(0, K_TILE)
+        if NORM:
+            norms = norms + (tl.load(norm + at, mask=at < K, other=0.0),)
+        for row in tl.static_range(ROWS):
+            parts = parts + (tl.load(x + (first_row + row) * K + at, mask=at < K, other=0.0),)
+    for row in tl.static_range(ROWS):
+        product = tl.zeros((N_TILE,), tl.float32)
+        second = tl.zeros((N_TILE,), tl.float32)
+        squares = tl.zeros((K_TILE,), tl.float32)
+        for tile in tl.static_range((K + K_TILE - 1) // K_TILE):
+            part = parts[tile * ROWS + row].to(tl.float32)
+            if NORM:
+                squares += part * part
+                part *= norms[tile].to(tl.float32)
+            product += tl.sum(weights[tile].to(tl.float32) * part[None, :], 1)
+            if GATED:
+                second += tl.sum(ups[tile].to(tl.float32) * part[None, :], 1)
+        if NORM:
+            # The norm's factor is one number a row: it may as well come after the product.
+            factor = tl.rsqrt(tl.sum(squares, 0) / K + eps)
+            product *= factor
+            second *= factor
+        if BIAS:
+            product += tl.load(bias + n, mask=n_in, other=0.0).to(tl.float32)
+        if GATED:
+            product = product / (1.0 + tl.exp(-product)) * second
+        to = out + (first_row + row) * N + n
+        if ADD:
+            product += tl.load(to, mask=n_in, other=0.0)
+        tl.store(to, product.to(out.dtype.element_ty), mask=n_in)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def many_rows(
+    x,
+    weight,
+    bias,
+    norm,
+    out,
+    rows,
+    eps,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    NORM: tl.constexpr,
+    BIAS: tl.constexpr,
+    GATED: tl.constexpr,
+    ADD: tl.constexpr,
+    M_TILE: tl.constexpr,
+    N_TILE: tl.constexpr,
+    SLICES: tl.constexpr,
+    SLICE: tl.constexpr,  # inputs of a slice at a time
+    STAGES: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    """One tile of x @ weight.T for many rows, by matrix units. Parameters as in `few_rows`."""
+    if EARLY:
+        tl.extra.cuda.gdc_launch_dependents()
     m = tl.program_id(1) * M_TILE + tl.arange(0, M_TILE)
     n = tl.program_id(0) * N_TILE + tl.arange(0, N_TILE)
-    k = tl.arange(0, K_TILE)
     there = m < rows
     dtype = weight.dtype.element_ty
-    product = tl.zeros((M_TILE, N_TILE), tl.float32)
-    second = tl.zeros((M_TILE, N_TILE), tl.float32)
-    squares = tl.zeros((M_TILE,), tl.float32)
+    # SLICES independent sums, summed up in the end: one long chain of products would wait on itself.
+    product = tl.zeros((SLICES, M_TILE, N_TILE), tl.float32)
+    second = tl.zeros((SLICES, M_TILE, N_TILE), tl.float32)
+    squares = tl.zeros((SLICES, M_TILE), tl.float32)
+    k = tl.arange(0, SLICES)[:, None] * SLICE + tl.arange(0, SLICE)[None, :]
     n_in = n < N
-    lines = n.to(tl.int64) * K
-    for start in tl.range(0, K, K_TILE, num_stages=STAGES):
+    lines = (n.to(tl.int64) * K)[None, None, :]
+    lines_in = n_in[None, None, :]
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
+    for start in tl.range(0, K, SLICES * SLICE, num_stages=STAGES):
         at = start + k
         at_in = at < K
-        part = tl.load(x + m[:, None] * K + at[None, :], mask=there[:, None] & at_in[None, :], other=0.0)
+        inside = at_in[:, None, :] & there[None, :, None]
+        part = tl.load(x + (m * K)[None, :, None] + at[:, None, :], mask=inside, other=0.0)
         if NORM:
             full = part.to(tl.float32)
-            squares += tl.sum(full * full, 1)
-            part = full * tl.load(norm + at, mask=at_in, other=0.0).to(tl.float32)[None, :]
+            squares += tl.sum(full * full, 2)
+            part = full * tl.load(norm + at, mask=at_in, other=0.0).to(tl.float32)[:, None, :]
         part = part.to(dtype)
-        inside = at_in[:, None] & n_in[None, :]
-        tile = tl.load(weight + lines[None, :] + at[:, None], mask=inside, other=0.0)
+        inside = at_in[:, :, None] & lines_in
+        tile = tl.load(weight + lines + at[:, :, None], mask=inside, other=0.0)
         product = tl.dot(part, tile, product, input_precision="ieee")
         if GATED:
-            tile = tl.load(weight + N * K + lines[None, :] + at[:, None], mask=inside, other=0.0)
+            tile = tl.load(weight + N * K + lines + at[:, :, None], mask=inside, other=0.0)
             second = tl.dot(part, tile, second, input_precision="ieee")
+    product = tl.sum(product, 0)
+    second = tl.sum(second, 0)
     if NORM:
-        # The norm's factor is one number a row: it may as well come after the product.
-        factor = tl.rsqrt(squares / K + eps)[:, None]
+        factor = tl.rsqrt(tl.sum(squares, 0) / K + eps)[:, None]
         product *= factor
         second *= factor
     if BIAS:
@@ -71,146 +156,3 @@ def linear(
     if ADD:
         product += tl.load(to, mask=mask, other=0.0)
     tl.store(to, product.to(out.dtype.element_ty), mask=mask)
-
-
-@triton.jit
-def _turned(at, mask, norm, cos, sin, eps, half, DIM: tl.constexpr, NORM: tl.constexpr):
-    """Heads at the pointers `at` [heads, half], normed and rotated: their two halves in float32."""
-    first = tl.load(at, mask=mask, other=0.0).to(tl.float32)
-    second = tl.load(at + half, mask=mask, other=0.0).to(tl.float32)
-    if NORM:
-        squares = tl.sum(first * first, 1) + tl.sum(second * second, 1)
-        factor = tl.rsqrt(squares / DIM + eps)[:, None]
-        first *= factor * tl.load(norm, mask=mask, other=0.0)
-        second *= factor * tl.load(norm + half, mask=mask, other=0.0)
-    return first * cos - second * sin, second * cos + first * sin
-
-
-@triton.jit
-def attend(
-    qkv,  # [rows, heads + 2 * KV_HEADS, DIM]
-    cache,  # [tokens, 2 * KV_HEADS, DIM]: a token's keys, then its values
-    lengths,  # [rows] at `stride`: context of each row, the new token included; 0 = no row
-    tables,  # [rows, blocks] at `stride`
-    cosines,  # [context, DIM]
-    sines,  # [context, DIM], the first half negative
-    norm,  # [heads + KV_HEADS, DIM], with NORM
-    partial,  # float32 [rows, tiles, heads, DIM], the tiles' answers
-    partial_max,  # float32 [rows, tiles, heads]
-    partial_sum,  # float32 [rows, tiles, heads]
-    arrived,  # int32 [rows, KV_HEADS], zero between launches
-    out,  # [rows, heads, DIM]
-    stride,
-    tiles,
-    scale,
-    eps,
-    KV_HEADS: tl.constexpr,
-    GROUP: tl.constexpr,  # query heads of a key/value head
-    GROUP_TILE: tl.constexpr,
-    DIM: tl.constexpr,
-    HALF_TILE: tl.constexpr,
-    BLOCK: tl.constexpr,
-    TILE: tl.constexpr,  # cached tokens of one program, a whole number of blocks
-    MERGE: tl.constexpr,  # tiles merged at a time
-    NORM: tl.constexpr,
-):
-    """Rotate one row's queries and key, cache the new key and value, attend over one tile of the context;
-    the last tile of a head to arrive merges all of them, in order."""
-    row, head, tile = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    length = tl.load(lengths + row * stride)
-    if tile * TILE >= length:
-        return
-    HALF: tl.constexpr = DIM // 2
-    HEADS: tl.constexpr = KV_HEADS * GROUP
-    dtype = cache.dtype.element_ty
-    place_size: tl.constexpr = 2 * KV_HEADS * DIM
-    new = length - 1  # position of the token that this step adds
-    g, d = tl.arange(0, GROUP_TILE), tl.arange(0, HALF_TILE)
-    d_in = d < HALF
-    heads = head * GROUP + g
-    of_group = (g < GROUP)[:, None] & d_in[None, :]
-    cos = tl.load(cosines + new * DIM + d, mask=d_in, other=0.0)[None, :]
-    sin = tl.load(sines + new * DIM + HALF + d, mask=d_in, other=0.0)[None, :]
-    line = qkv + row * (HEADS + 2 * KV_HEADS) * DIM
-    grid = heads[:, None] * DIM + d[None, :]
-    q1, q2 = _turned(line + grid, of_group, norm + grid, cos, sin, eps, HALF, DIM, NORM)
-    q1, q2 = (q1 * scale).to(dtype), (q2 * scale).to(dtype)
-
-    # The new key and value come from this step's product, not from the cache, whoever writes them there.
-    own = (HEADS + head) * DIM + d[None, :]
-    k1, k2 = _turned(line + own, d_in[None, :], norm + own, cos, sin, eps, HALF, DIM, NORM)
-    k1, k2 = k1.to(dtype), k2.to(dtype)
-    v_at = line + (HEADS + KV_HEADS + head) * DIM + d[None, :]
-    v1 = tl.load(v_at, mask=d_in[None, :], other=0.0).to(dtype)
-    v2 = tl.load(v_at + HALF, mask=d_in[None, :], other=0.0).to(dtype)
-    table = tables + row * stride
-    if tile * TILE + TILE >= length:
-        home = tl.load(table + new // BLOCK).to(tl.int64) * BLOCK + new % BLOCK
-        key_at = cache + home * place_size + head * DIM + d[None, :]
-        value_at = key_at + KV_HEADS * DIM
-        tl.store(key_at, k1, mask=d_in[None, :])
-        tl.store(key_at + HALF, k2, mask=d_in[None, :])
-        tl.store(value_at, v1, mask=d_in[None, :])
-        tl.store(value_at + HALF, v2, mask=d_in[None, :])
-
-    t = tile * TILE + tl.arange(0, TILE)
-    block = tl.load(table + t // BLOCK, mask=t < length, other=0).to(tl.int64)
-    old = (t < new)[:, None] & d_in[None, :]
-    is_new = (t == new)[:, None]
-    keys = cache + ((block * BLOCK + t % BLOCK) * place_size + head * DIM)[:, None] + d[None, :]
-    values = keys + KV_HEADS * DIM
-    c1 = tl.where(is_new, k1, tl.load(keys, mask=old, other=0.0))
-    c2 = tl.where(is_new, k2, tl.load(keys + HALF, mask=old, other=0.0))
-    u1 = tl.where(is_new, v1, tl.load(values, mask=old, other=0.0))
-    u2 = tl.where(is_new, v2, tl.load(values + HALF, mask=old, other=0.0))
-    scores = tl.dot(q1, tl.trans(c1), input_precision="ieee")
-    scores = tl.dot(q2, tl.trans(c2), scores, input_precision="ieee")
-    scores = tl.where((t < length)[None, :], scores, float("-inf"))
-    top = tl.max(scores, 1)
-    weights = tl.exp(scores - top[:, None])
-    total = tl.sum(weights, 1)
-    weights = weights.to(dtype)
-    a1 = tl.dot(weights, u1, input_precision="ieee")
-    a2 = tl.dot(weights, u2, input_precision="ieee")
-
-    answer = out + row * HEADS * DIM + grid
-    if length <= TILE:
-        tl.store(answer, (a1 / total[:, None]).to(dtype), mask=of_group)
-        tl.store(answer + HALF, (a2 / total[:, None]).to(dtype), mask=of_group)
-        return
-    slot = (row * tiles + tile) * HEADS
-    tl.store(partial + slot * DIM + grid, a1, mask=of_group)
-    tl.store(partial + slot * DIM + grid + HALF, a2, mask=of_group)
-    tl.store(partial_max + slot + heads, top, mask=g < GROUP)
-    tl.store(partial_sum + slot + heads, total, mask=g < GROUP)
-    tl.debug_barrier()  # every thread's part is stored before the program counts itself in
-    count = tl.cdiv(length, TILE)
-    if tl.atomic_add(arrived + row * KV_HEADS + head, 1, sem="acq_rel") < count - 1:
-        return
-    tl.store(arrived + row * KV_HEADS + head, 0)
-    top = tl.full((GROUP_TILE,), float("-inf"), tl.float32)
-    total = tl.zeros((GROUP_TILE,), tl.float32)
-    a1 = tl.zeros((GROUP_TILE, HALF_TILE), tl.float32)
-    a2 = tl.zeros((GROUP_TILE, HALF_TILE), tl.float32)
-    for start in tl.range(0, count, MERGE):
-        s = start + tl.arange(0, MERGE)
-        stats = ((row * tiles + s) * HEADS)[:, None] + heads[None, :]
-        stats_in = (s < count)[:, None] & (g < GROUP)[None, :]
-        # .cg: past the first-level cache, which does not see what other multiprocessors stored.
-        tops = tl.load(partial_max + stats, mask=stats_in, other=float("-inf"), cache_modifier=".cg")
-        sums = tl.load(partial_sum + stats, mask=stats_in, other=0.0, cache_modifier=".cg")
-        parts = stats[:, :, None] * DIM + d[None, None, :]
-        parts_in = stats_in[:, :, None] & d_in[None, None, :]
-        p1 = tl.load(partial + parts, mask=parts_in, other=0.0, cache_modifier=".cg")
-        p2 = tl.load(partial + parts + HALF, mask=parts_in, other=0.0, cache_modifier=".cg")
-        higher = tl.maximum(top, tl.max(tops, 0))
-        safe = tl.where(g < GROUP, higher, 0.0)  # padding heads have no maximum
-        keep = tl.exp(tl.where(g < GROUP, top - safe, 0.0))
-        share = tl.exp(tops - safe[None, :])
-        a1 = a1 * keep[:, None] + tl.sum(share[:, :, None] * p1, 0)
-        a2 = a2 * keep[:, None] + tl.sum(share[:, :, None] * p2, 0)
-        total = total * keep + tl.sum(share * sums, 0)
-        top = higher
-    total = tl.where(g < GROUP, total, 1.0)
-    tl.store(answer, (a1 / total[:, None]).to(dtype), mask=of_group)
-    tl.store(answer + HALF, (a2 / total[:, None]).to(dtype), mask=of_group)

@@ -10,35 +10,44 @@ import torch
 import triton
 
 from engine.config import BLOCK_TOKENS
-from engine.execution import cuda_kernels
+from engine.devices import adapter
+from engine.execution import cuda_attention, cuda_kernels
 from engine.execution.decode_inputs import DecodeInputs
 from engine.execution.linear import Dense, Linear
 from engine.execution.transformer import Layer, Transformer
 from engine.kv.storage import KVStorage
 
+FEW_ROWS = 8  # up to here the plain kernel, which reads every weight once for four rows, is the faster
+_REGISTER_BYTES = 32 * 1024  # for the weights of one program that are on their way
 _SHARED_BYTES = 96 * 1024  # of a multiprocessor's fast memory, for one program's tiles in flight
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How a product is cut into programs. `k` must not depend on the rows: it orders the sums."""
+    """How a product is cut into programs. `k` and `slices`, which order the sums, do not depend on rows."""
 
     m: int
     n: int
     k: int
-    stages: int
+    stages: int = 1
+    slices: int = 4
     warps: int = 4
 
 
-def tiling(rows: int, outputs: int, inputs: int, itemsize: int, x_itemsize: int, gated: bool) -> Tiling:
-    """Tiles that fill the device at few rows: many narrow programs, each with many loads in flight."""
-    k = (256 if inputs >= 2048 else 128) * 2 // itemsize
-    while inputs % k and k > 32:
-        k //= 2
+def few_tiling(rows: int, inputs: int, itemsize: int, gated: bool) -> Tiling:
+    """Up to four rows a program, and as many outputs as its registers hold weights of."""
+    k = min(1024, triton.next_power_of_2(inputs))
+    line_bytes = -(-inputs // k) * k * itemsize * (1 + gated)
+    return Tiling(min(rows, 4), max(1, min(8, _REGISTER_BYTES // triton.next_power_of_2(line_bytes))), k)
+
+
+def many_tiling(rows: int, outputs: int, inputs: int, itemsize: int, x_itemsize: int, gated: bool) -> Tiling:
+    """Wide enough to read x seldom, narrow enough to fill the device, with many loads in flight."""
+    k = 64 // itemsize  # of each slice
     m = 16 if rows <= 16 else 32
-    n = 64 if outputs >= 32768 else 32 if m == 32 and outputs >= 2048 else 16
-    stage_bytes = k * (n * (1 + gated) * itemsize + m * x_itemsize)
-    return Tiling(m, n, k, max(2, min(8, -(-inputs // k), _SHARED_BYTES // stage_bytes)))
+    n = 64 if outputs >= 32768 else 32 if outputs >= 2048 else 16
+    stage_bytes = 4 * k * (n * (1 + gated) * itemsize + m * x_itemsize)
+    return Tiling(m, n, k, max(2, min(6, _SHARED_BYTES // stage_bytes)))
 
 
 def context_tile(head_dim: int, itemsize: int) -> int:
@@ -53,6 +62,7 @@ class FusedDecoder:
         shape, device = model.shape, model.device
         self._model, self._storage, self._shape = model, storage, shape
         active, heads = model.format.activations, shape.heads
+        self._early = adapter.overlaps(device)
         self._tile = context_tile(shape.head_dim, active.itemsize)
         self._tiles = -(-context // self._tile)
 
@@ -99,34 +109,37 @@ class FusedDecoder:
     ) -> None:
         assert isinstance(linear, Dense), "only plain matrices are laid out for the kernel"
         inputs, outputs = x.shape[1], out.shape[1]
-        cut = tiling(rows, outputs, inputs, linear.weight.itemsize, x.itemsize, gated)
+        form = {
+            "N": outputs,
+            "K": inputs,
+            "NORM": norm is not None,
+            "BIAS": linear.bias is not None,
+            "GATED": gated,
+            "ADD": add,
+            "EARLY": self._early,
+            "launch_pdl": self._early,
+        }
+        bias = x if linear.bias is None else linear.bias
+        norm = x if norm is None else norm
+        eps = self._shape.rms_eps
+        if rows <= FEW_ROWS:
+            cut = few_tiling(rows, inputs, linear.weight.itemsize, gated)
+            grid = (triton.cdiv(outputs, cut.n), rows // cut.m)
+            tiles = {"ROWS": cut.m, "N_TILE": cut.n, "K_TILE": cut.k, "num_warps": cut.warps}
+            cuda_kernels.few_rows[grid](x, linear.weight, bias, norm, out, eps, **form, **tiles)
+            return
+        cut = many_tiling(rows, outputs, inputs, linear.weight.itemsize, x.itemsize, gated)
         grid = (triton.cdiv(outputs, cut.n), triton.cdiv(rows, cut.m))
-        cuda_kernels.linear[grid](
-            x,
-            linear.weight,
-            x if linear.bias is None else linear.bias,
-            x if norm is None else norm,
-            out,
-            rows,
-            self._shape.rms_eps,
-            N=outputs,
-            K=inputs,
-            NORM=norm is not None,
-            BIAS=linear.bias is not None,
-            GATED=gated,
-            ADD=add,
-            M_TILE=cut.m,
-            N_TILE=cut.n,
-            K_TILE=cut.k,
-            STAGES=cut.stages,
-            num_warps=cut.warps,
+        tiles = {"M_TILE": cut.m, "N_TILE": cut.n, "SLICE": cut.k, "SLICES": cut.slices, "STAGES": cut.stages}
+        cuda_kernels.many_rows[grid](
+            x, linear.weight, bias, norm, out, rows, eps, num_warps=cut.warps, **form, **tiles
         )
 
     def _attend(self, index: int, layer: Layer, inputs: DecodeInputs, context: int) -> None:
         shape, model = self._shape, self._model
         half_tile = max(16, triton.next_power_of_2(shape.head_dim // 2))
         grid = (inputs.ids.shape[0], shape.kv_heads, triton.cdiv(context, self._tile))
-        cuda_kernels.attend[grid](
+        cuda_attention.attend[grid](
             self._qkv,
             self._storage.layer(index),
             inputs.lengths,
@@ -152,4 +165,6 @@ class FusedDecoder:
             TILE=self._tile,
             MERGE=max(1, 256 // half_tile),
             NORM=layer.qk_norm is not None,
+            EARLY=self._early,
+            launch_pdl=self._early,
         )

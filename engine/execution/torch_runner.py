@@ -121,6 +121,8 @@ class TorchRunner:
             return
         self._check_thread()
         self._closed = True
+        if self._graphs is not None:
+            self._graphs.close()
         self._graphs = None
         del self._model, self._storage, self._sampler
         adapter.release(self._device)
