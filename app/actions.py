@@ -107,8 +107,6 @@ def build_menu(
     menu.setFont(font("label"))
     menu.setAccessibleName("Menu")
     for entry in entries():
-        if entry.name not in handlers:
-            continue
         action = actions[entry.name] = QAction(entry.text, window)
         action.setShortcuts([QKeySequence(k) for k in entry.keys])
         action.setMenuRole(entry.role)
@@ -121,7 +119,7 @@ def build_menu(
         if index:
             menu.addSeparator()
         for entry in group:
-            if entry.name in actions:
+            if entry.name:
                 menu.addAction(actions[entry.name])
     if sys.platform == "darwin":
         fill_menu_bar(window, actions)

@@ -99,6 +99,8 @@ def _start_engine(window: MainWindow, args: Namespace) -> None:
     window.wishes.set_choices(presets, policies, preset, policy)
     if args.preset:
         window.wishes.run_when_ready(args.preset, policy)
+    if not args.screenshot and not args.preset and not window.settings.tour_seen():
+        window.begin_tour()
     if window.session.preferences.problem:
         window.toast.show_notice(Notice("warning", window.session.preferences.problem))
 

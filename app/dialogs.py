@@ -9,8 +9,10 @@ from PySide6.QtWidgets import (
     QDialog,
     QGridLayout,
     QHBoxLayout,
+    QLabel,
     QPlainTextEdit,
     QScrollArea,
+    QSpacerItem,
     QVBoxLayout,
     QWidget,
 )
@@ -65,6 +67,13 @@ def _words(column: QVBoxLayout, text: str, width: int, tone: str = "", size: str
     column.addWidget(label)
 
 
+def _fixed(text: str, bold: bool = False, tone: str = "") -> QLabel:
+    """A label that takes no more height than its line."""
+    label = make_label(text, bold=bold, tone=tone)
+    label.setFixedHeight(18)
+    return label
+
+
 def version_of(package: str) -> str:
     try:
         return metadata.version(package)
@@ -110,25 +119,25 @@ def show_shortcuts(parent: QWidget) -> QDialog:
     dialog, column = make_dialog(parent, "Keyboard shortcuts")
     columns = QHBoxLayout()
     columns.setSpacing(48)
-    halves = [QVBoxLayout(), QVBoxLayout()]
+    grids = [QGridLayout(), QGridLayout()]
     groups = shortcut_groups()
     total, used = sum(len(rows) + 2 for _t, rows in groups), 0
     for title, rows in groups:
-        place = halves[0 if used + len(rows) / 2 < total / 2 else 1]
+        grid = grids[0 if used + len(rows) / 2 < total / 2 else 1]
         used += len(rows) + 2
-        place.addWidget(make_label(title, bold=True))
-        grid = QGridLayout()
+        if grid.count():
+            grid.addItem(QSpacerItem(1, 12), grid.rowCount(), 0)
+        grid.addWidget(_fixed(title, bold=True), grid.rowCount(), 0)
+        for keys, text in rows:
+            row = grid.rowCount()
+            grid.addWidget(_fixed(text.rstrip("…")), row, 0)
+            grid.addWidget(_fixed(keys, tone="muted"), row, 1)
+    for grid in grids:
         grid.setHorizontalSpacing(24)
-        grid.setVerticalSpacing(6)
+        grid.setVerticalSpacing(5)
         grid.setColumnMinimumWidth(0, 240)
-        for row, (keys, text) in enumerate(rows):
-            grid.addWidget(make_label(text.rstrip("…")), row, 0)
-            grid.addWidget(make_label(keys, tone="muted"), row, 1)
-        place.addLayout(grid)
-        place.addSpacing(16)
-    for half in halves:
-        half.addStretch(1)
-        columns.addLayout(half)
+        grid.setRowStretch(grid.rowCount(), 1)
+        columns.addLayout(grid)
     inner = QWidget()
     inner.setLayout(columns)
     columns.setContentsMargins(0, 0, 16, 0)
@@ -137,7 +146,7 @@ def show_shortcuts(parent: QWidget) -> QDialog:
     area.setFrameShape(QScrollArea.Shape.NoFrame)
     area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
     area.setWidget(inner)
-    area.setMinimumSize(inner.sizeHint().width() + 16, min(600, inner.sizeHint().height() + 8))
+    area.setFixedSize(inner.sizeHint().width() + 16, min(560, inner.sizeHint().height() + 8))
     column.addWidget(area)
     dialog.open()
     return dialog

@@ -29,6 +29,8 @@ from app.session import Session
 from app.settings import Settings
 from app.theme import ThemeHolder, stylesheet
 from app.toolbar import HEIGHT, Toolbar
+from app.tour import Tour
+from app.tour_steps import tour_steps
 from app.widgets.backends_row import BackendsRow
 from app.widgets.controls import FocusRing
 from app.widgets.panel import Panel
@@ -59,6 +61,7 @@ class MainWindow(QMainWindow):
         self.session, self._chats = session, chats
         self._clock, self._was_painted, self._closed = clock, False, False
         self.presenter: QWidget | None = None  # made when first entered
+        self.tour: Tour | None = None
         self.setWindowTitle("Offramp")
         self.setMinimumSize(1280, 720)
         menu, self.actions_by_name = build_menu(self, self._handlers())
@@ -162,6 +165,8 @@ class MainWindow(QMainWindow):
             "shortcuts": lambda: show_shortcuts(self),
             "about": lambda: show_about(self),
             "log": lambda: show_log(self, self.themes),
+            "settings": lambda: self.wishes.show_settings(),
+            "tour": self.begin_tour,
             "quit": self.close,
         }
 
@@ -214,6 +219,15 @@ class MainWindow(QMainWindow):
         self.pages.setCurrentIndex(0)
         self._focus_page()
         self.tick()
+
+    def begin_tour(self) -> None:
+        """Four steps; the first start shows them by itself."""
+        self.pages.setCurrentIndex(0)
+        if self.tour is None:
+            self.tour = Tour(self.themes, tour_steps(self), self.pages)
+            self.tour.finished.connect(self.settings.set_tour_seen)
+            self.tour.finished.connect(self._focus_page)
+        self.tour.begin()
 
     def _focus_page(self) -> None:
         presenting = self.presenter is not None and self.pages.currentIndex() == 1
@@ -311,6 +325,8 @@ class MainWindow(QMainWindow):
             self.toast.place()
         if self.card.isVisible():
             self.card.place()
+        if self.tour is not None and self.tour.isVisible():
+            self.tour.place()
 
     def _place_sheet(self) -> None:
         width = min(SHEET, self.width() - 2 * GUTTER)

@@ -61,6 +61,12 @@ class Settings:
     def set_choice(self, key: str, value: str) -> None:
         self._store.setValue(key, value)
 
+    def tour_seen(self) -> bool:
+        return self._text("tour_seen") == "yes"
+
+    def set_tour_seen(self) -> None:
+        self._store.setValue("tour_seen", "yes")
+
     def system_prompt(self) -> str:
         return self._text("system_prompt")
 

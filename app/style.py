@@ -46,7 +46,8 @@ QLineEdit, QSpinBox, QDoubleSpinBox {
   border-radius: 6px; padding: 0 8px; min-height: 28px; selection-background-color: @pressed;
   selection-color: @text; }
 QLineEdit:disabled, QSpinBox:disabled { color: @disabled; border-color: @line; }
-QAbstractSpinBox QLineEdit { border: none; min-height: 0; padding: 0; background: transparent; }
+QAbstractSpinBox QLineEdit { border: none; min-height: 0; padding: 0 8px; background: transparent; }
+QAbstractSpinBox::up-button, QAbstractSpinBox::down-button { width: 0; border: none; }
 QListWidget { color: @text; background: @window; border: 1px solid; border-color: @line;
   border-radius: 6px; outline: none; }
 QPlainTextEdit, QTextEdit, QTextBrowser { color: @text; background: transparent; border: none;

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from app.series.choices import policy_choices, preset_choices
 from app.series.outcome import RunSummary, partner
 from app.session import EMULATED, EMULATED_PRESET
+from app.settings_dialog import SettingsDialog
 from engine.events import BurstDone, Notice
 
 if TYPE_CHECKING:
@@ -130,6 +131,14 @@ class Wishes:
         if at >= 0:
             bar.preset.setCurrentIndex(at)
         self.run_when_ready(EMULATED_PRESET, policy or bar.policy.currentText())
+
+    def show_settings(self) -> SettingsDialog:
+        window = self._window
+        dialog = SettingsDialog(window.session, window.themes, window)
+        dialog.reload_requested.connect(lambda changes: self.reload(**changes))
+        dialog.theme_chosen.connect(window.set_theme)
+        dialog.open()
+        return dialog
 
     def fail(self, words: str) -> None:
         self._window.toast.show_notice(Notice("error", words))

@@ -140,7 +140,6 @@ class SamplingLine(QWidget):
             box.setAccessibleName(name)
             box.setFont(font("label"))
             box.setFixedWidth(120)
-            box.setButtonSymbols(QSpinBox.ButtonSymbols.NoButtons)
             box.valueChanged.connect(lambda value, field=field: self._set(field, value))
             boxes[field] = box
             grid.addWidget(make_label(name, tone="muted"), row, 0)
