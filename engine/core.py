@@ -18,6 +18,7 @@ from engine.errors import EngineError, PromptError
 from engine.events import (
     BackendState,
     Event,
+    Foreseen,
     Notice,
     PriceNews,
     RequestArrived,
@@ -306,6 +307,16 @@ class Core:
         candidate = receipt.candidate(receipt.chosen)
         estimate = candidate.cached_tokens if candidate else 0
         self.supervisor.send(receipt.chosen, Submit(entry.request, estimate))
+        self._renew(now_s)
+
+    def _renew(self, now_s: float) -> None:
+        """Somebody arrived: everybody's forecast has changed."""
+        ends = self.router.foresee(now_s)
+        since = {
+            i: now_s - e.request.arrival_s for i in ends if (e := self.ledger.entries.get(i)) and e.number
+        }
+        if since:
+            self.publish(Foreseen(tuple((i, waited + ends[i]) for i, waited in since.items())))
 
     def cancel(self, request_id: RequestId) -> None:
         if request_id in self._held:

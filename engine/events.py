@@ -180,6 +180,13 @@ class RequestRouted:
 
 
 @dataclass(frozen=True, slots=True)
+class Foreseen:
+    """Forecasts renewed because a request arrived: E2E in seconds of every outstanding request."""
+
+    e2e_s: tuple[tuple[RequestId, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StepDone:
     report: StepReport
 
@@ -260,6 +267,7 @@ Event = (
     | ModelLoaded
     | RequestArrived
     | RequestRouted
+    | Foreseen
     | StepDone
     | PriceNews
     | TextOut

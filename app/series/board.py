@@ -20,6 +20,7 @@ from engine.events import (
     EngineFailed,
     EngineReady,
     Event,
+    Foreseen,
     ModelLoaded,
     Notice,
     PriceNews,
@@ -51,6 +52,7 @@ class RequestRow:
     state: RequestState = RequestState.QUEUED
     backend: str | None = None
     receipt: Receipt | None = None
+    foreseen_s: float | None = None  # E2E as forecast at the last arrival; None without step-time models
     cached_tokens: int | None = None  # true match; None until admitted
     slot: int = -1
     admitted_s: float | None = None
@@ -178,6 +180,11 @@ class Board:
                     self.throughput.restart(event.arrival_s)
                 while len(self.requests) > KEPT_REQUESTS:
                     del self.requests[next(iter(self.requests))]
+                topics.add("requests")
+            case Foreseen(ends):
+                for request_id, e2e_s in ends:
+                    if (row := self.requests.get(request_id)) is not None:
+                        row.foreseen_s = e2e_s
                 topics.add("requests")
             case RequestRouted(receipt):
                 self.last_receipt = receipt

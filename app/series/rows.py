@@ -54,19 +54,27 @@ def predicted_s(row: RequestRow) -> float | None:
     return row.receipt.predicted_s if row.receipt else None
 
 
+def renewed_s(row: RequestRow) -> float | None:
+    """E2E as foreseen when somebody last arrived, where step times are known; else as at the routing."""
+    return row.foreseen_s if row.foreseen_s is not None else predicted_s(row)
+
+
 PRICED = "Predicted is the price at isolated rates, no forecast: it knows of no batching and no company."
-FORECAST = "E2E as it was foreseen when the request was routed."
+FORECAST = "E2E as it was foreseen when the last request arrived."
 
 
 def priced_only(row: RequestRow) -> bool:
     """`predicted_s` is a price at isolated rates, which knows of no batching, and no forecast."""
+    if row.foreseen_s is not None:
+        return False
     candidate = row.receipt.candidate(row.receipt.chosen) if row.receipt else None
     return candidate is not None and candidate.e2e_s is None and candidate.score_s is not None
 
 
-def error_percent(row: RequestRow) -> float | None:
-    """Actual over predicted - 1; only for a request that ran to its own end."""
-    predicted = predicted_s(row)
+def error_percent(row: RequestRow, renewed: bool = False) -> float | None:
+    """Actual over predicted - 1, at the routing or at the last arrival; only for a request that ran to its
+    own end."""
+    predicted = renewed_s(row) if renewed else predicted_s(row)
     if not predicted or row.finished_s is None or row.reason in (FinishReason.ABORT, FinishReason.ERROR):
         return None
     return ((row.finished_s - row.arrival_s) / predicted - 1) * 100
@@ -118,8 +126,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("ttft", "TTFT, s", lambda r, now: ttft_s(r), 2),
     Column("itl", "ITL p95, ms", lambda r, now: _ms(itl_p95_s(r)), 1),
     Column("e2e", "E2E, s", e2e_s, 2, _unfinished),
-    Column("predicted", "Predicted, s", lambda r, now: predicted_s(r), 2),
-    Column("error", "Error, %", lambda r, now: error_percent(r), 1, signed=True),
+    Column("predicted", "Predicted, s", lambda r, now: renewed_s(r), 2),
+    Column("error", "Error, %", lambda r, now: error_percent(r, renewed=True), 1, signed=True),
 )
 
 

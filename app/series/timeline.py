@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.series.board import RequestRow
-from app.series.rows import predicted_s
+from app.series.rows import renewed_s
 from engine.request import RequestState
 
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
@@ -30,7 +30,7 @@ def stretches(row: RequestRow, now_s: float) -> list[Stretch]:
         Stretch("prefill", admitted, first),
         Stretch("decode", first, end),
     ]
-    predicted = predicted_s(row)
+    predicted = renewed_s(row)
     if not finished and predicted is not None:
         out.append(Stretch("forecast", now_s, row.arrival_s + predicted))
     return [s for s in out if s.end_s > s.start_s]
@@ -41,7 +41,7 @@ def extent(rows: Sequence[RequestRow], origin_s: float, now_s: float) -> tuple[f
     latest = 1.0
     for row in rows:
         if row.state is not RequestState.FINISHED:
-            latest = max(latest, now_s - origin_s, row.arrival_s + (predicted_s(row) or 0.0) - origin_s)
+            latest = max(latest, now_s - origin_s, row.arrival_s + (renewed_s(row) or 0.0) - origin_s)
         elif row.finished_s is not None:
             latest = max(latest, row.finished_s - origin_s)
     step = next((s for s in STEPS_S if latest / s <= MOST_TICKS), math.ceil(latest / MOST_TICKS))
