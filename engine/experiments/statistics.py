@@ -17,7 +17,8 @@ CONFIDENCE = 0.95
 _RESAMPLES = 9_999
 RULE = (
     "Better or worse: at least 5 pairs, and the 95 % interval of the mean difference within pairs excludes 0 "
-    "(paired bootstrap, never narrower than Student's interval). One verdict in twenty is wrong where nothing differs: with many metrics, expect one."
+    "(paired bootstrap, never narrower than Student's interval). One verdict in twenty is wrong where "
+    "nothing differs: with many metrics, expect one."
 )
 
 
