@@ -8,6 +8,7 @@ from app.series.board import Board
 from engine.request import RequestState
 
 EVERYTHING = {"setup", "model", "backends", "requests", "routing", "text", "run", "notices"}
+TURNS = 3  # in which all panels are shown once
 SETTLES_S = 3.0  # after its last step a backend's rate still has to fall to zero on the screen
 
 
@@ -27,11 +28,16 @@ class Refresher:
         for pending in self._pending.values():
             pending |= topics
 
-    def refresh(self, now_s: float) -> None:
-        """Let every visible panel with pending topics show the board; hidden ones keep theirs."""
-        if self._counting(now_s):
+    def refresh(self, now_s: float, turn: int | None = None) -> None:
+        """Let every visible panel with pending topics show the board; hidden ones keep theirs.
+
+        With `turn` only every third panel: so that no turn of the event loop paints everything.
+        """
+        if turn in (None, 0) and self._counting(now_s):
             self.changed({"clock"})
-        for panel, pending in self._pending.items():
+        for index, (panel, pending) in enumerate(self._pending.items()):
+            if turn is not None and index % TURNS != turn:
+                continue
             wanted = pending & panel.topics if panel.topics else set(pending)
             if wanted and panel.isVisible():
                 pending.clear()

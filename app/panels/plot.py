@@ -32,6 +32,7 @@ class Plot(pg.PlotWidget):
         # `factor`, because QGraphicsView.scale is taken
         self.themes, self.factor, self.unit = themes, 1.0, unit
         self.margins, self.top, self.repaints = margins, 1.0, 0
+        self._range: tuple[float, float, float] | None = None
         self.setCacheMode(self.CacheModeFlag.CacheNone)  # the background is our grid: it moves
         self.viewport().setAutoFillBackground(False)  # the panel's round corners show through
         self.setMenuEnabled(False)
@@ -71,7 +72,11 @@ class Plot(pg.PlotWidget):
     def set_range(self, left: float, right: float, highest: float) -> None:
         """x from left to right; y from 0 to the round number at or above `highest`."""
         self.top = round_top(highest)
-        self.plotItem.vb.setRange(xRange=(left, right), yRange=(0, self.top), padding=0)
+        if self._range != (left, right, self.top):
+            self._range = (left, right, self.top)
+            self.plotItem.vb.setRange(xRange=(left, right), yRange=(0, self.top), padding=0)
+            # Without this the view would move its curves while it paints, and then paint once more.
+            self.scene().prepareForPaint()
         self.viewport().update()
 
     def plot_rect(self) -> QRectF:

@@ -30,6 +30,7 @@ class TtftPlot(Plot):
         self.now_s = 0.0
         self.slots = 1
         self._items: dict[tuple[int, bool], pg.ScatterPlotItem] = {}
+        self._drawn: dict[tuple[int, bool], tuple[list, float]] = {}
         self._stems: dict[int, pg.PlotDataItem] = {}
         self._lines = [pg.InfiniteLine(angle=0) for _ in range(3)]
         for line in self._lines:
@@ -63,6 +64,11 @@ class TtftPlot(Plot):
                 if self.ranks.get(r.backend or "", 3) == rank and waiting(r) == hollow
             ]
             points = [p for p in points if p[1] is not None]
+            # Giving a scatter its points makes every spot anew: only when one has moved.
+            drawn = (points, self.mark_px(hollow))
+            if self._drawn.get((rank, hollow)) == drawn:
+                continue
+            self._drawn[rank, hollow] = drawn
             item.setData(x=[p[0] for p in points], y=[p[1] for p in points], size=self.mark_px(hollow))
             if hollow:
                 ends = [e for x, y in points for e in ((x, 0.0), (x, y))]
