@@ -158,7 +158,7 @@ def map_report(
             title = _title(metric_words, [max(gains(done, g, metric).values(), default=0.0) for g in mine])
             subtitle = f"the better of {' and '.join(POLICIES)} against {fastest.upper()} alone, over {words}"
             drawing = heatmap(title, subtitle, panels, mark, foot)
-            parts.insert(0, Chart(f"map-{name}-{metric_words.replace(' ', '-').lower()}", drawing))
+            parts.append(Chart(f"map-{name}-{metric_words.replace(' ', '-').lower()}", drawing))
         sections.append(
             Section(words.capitalize(), "", tuple(sorted(parts, key=lambda p: isinstance(p, Table))))
         )
@@ -166,7 +166,7 @@ def map_report(
     default = gains(done, main, "mean_e2el_ms", (DEFAULT_POLICY,))
     pays = sum(1 for g in e2e.values() if g >= PAYS)
     harms = sum(1 for g in default.values() if g <= -PAYS)
-    summary: tuple[str, ...] = (
+    summary = (
         f"Over backlog and cached share, {pays} of {len(e2e)} cells gain 2 % of mean E2E or more, the best "
         f"{percent(max(e2e.values(), default=0.0), sign=False)}. {DEFAULT_POLICY} alone loses as much "
         f"in {harms}.",
@@ -174,17 +174,16 @@ def map_report(
         "and the policies run with the same slots. A cell is one simulated run of each, or the mean over "
         "seeds, without interval.",
     )
+    headline = f"A CPU beats waiting for the GPU in {pays} of {len(e2e)} cells at the best slot count"
     other = next((g for g in grids if g.name == "backlog" and not g.best), None)
     if other is not None:
         at_usual = gains(done, other, "mean_e2el_ms")
         paying = sum(1 for g in at_usual.values() if g >= PAYS)
-        most = percent(max(at_usual.values(), default=0.0), sign=False)
-        told = f"At the usual {usual[fastest]} slots {paying} of {len(at_usual)} cells gain, up to {most}."
-        summary = (*summary, told)
+        headline += f", in {paying} of {len(at_usual)} at {usual[fastest]} slots"
     report = Report(
         "map",
         "Offload map",
-        f"When does a CPU beat waiting for the GPU? In {pays} of {len(e2e)} cells of backlog and cache",
+        headline,
         "",
         summary,
         tuple(sections),
