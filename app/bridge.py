@@ -109,6 +109,10 @@ class Bridge(QObject):
         """Leave further events in the ring."""
         self._timer.stop()
 
+    def resume(self) -> None:
+        if self._subscription is not None:
+            self._timer.start()
+
     def drain(self) -> None:
         if self._subscription is None:
             return

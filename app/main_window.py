@@ -59,7 +59,7 @@ class MainWindow(QMainWindow):
         super().__init__()
         self.board, self.themes, self.bridge, self.settings = board, themes, bridge, settings
         self.session, self._chats = session, chats
-        self._turn = 0
+        self._turn, self._true_clock = 0, clock
         self._clock, self._was_painted, self._closed = clock, False, False
         self.presenter: QWidget | None = None  # made when first entered
         self.tour: Tour | None = None
@@ -318,6 +318,11 @@ class MainWindow(QMainWindow):
         """Stand still at `now_s`, for a picture: no more events, no more time."""
         self.bridge.pause()
         self._clock = lambda: now_s
+
+    def unfreeze(self) -> None:
+        """Time goes on, and the events that came meanwhile are taken."""
+        self._clock = self._true_clock
+        self.bridge.resume()
 
     def _apply_theme(self) -> None:
         self.setStyleSheet(stylesheet(self.themes.current))

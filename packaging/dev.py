@@ -43,14 +43,6 @@ LIBRARIES = {
     "libdbus-1.so.3": "libdbus-1-3",
 }
 
-SCREENSHOTS = (  # file, preset, seconds after its start
-    ("warm-48-early", "seed-warm-48", 3),
-    ("warm-48-late", "seed-warm-48", 20),
-    ("cold-behind-backlog", "cold-behind-backlog", 2),
-    ("labels-and-stories", "labels-and-stories", 4),
-)
-
-
 class Stop(Exception):
     """Ends the program with a sentence and an exit code."""
 
@@ -220,17 +212,12 @@ def test(arguments):
 
 
 def screenshots(arguments):
-    """Render the real window offscreen on the published profile, one picture a scene."""
-    folder = Path(arguments[0] if arguments else "build/screenshots")
-    folder.mkdir(parents=True, exist_ok=True)
+    """Render every state of the window offscreen: both schemes, three sizes. The folder comes first."""
+    if not arguments or arguments[0].startswith("-"):
+        arguments = ["build/screenshots", *arguments]
     environment = dict(os.environ, QT_QPA_PLATFORM="offscreen")
-    for name, preset, after_s in SCREENSHOTS:
-        picture = folder / (name + ".png")
-        command = in_venv("-m", "app", "--screenshot", str(picture), "--preset", preset)
-        command += ["--emulate", "apple-m2-published", "--after", str(after_s)]
-        if subprocess.call(command, cwd=str(ROOT), env=environment):
-            raise Stop("The picture of %s failed." % preset)
-        print(picture)
+    if subprocess.call(in_venv("-m", "app.gallery", *arguments), cwd=str(ROOT), env=environment):
+        raise Stop("The pictures failed; what stands above tells why.")
     return 0
 
 

@@ -1,5 +1,6 @@
 """The requests table: every figure of every request, and its life as a bar."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QModelIndex, Qt, Signal
@@ -32,6 +33,11 @@ RESORT_S = 1.0
 class Table(QTableView):
     opened = Signal(QModelIndex)
     copied = Signal()
+
+    def dataChanged(self, first: QModelIndex, last: QModelIndex, roles: Sequence[int] = ()) -> None:
+        """Repaint the cells that changed: for a range Qt would repaint the whole table."""
+        area = self.visualRect(first).united(self.visualRect(last))
+        self.viewport().update(area.intersected(self.viewport().rect()))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.matches(QKeySequence.StandardKey.Copy):
