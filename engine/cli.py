@@ -12,6 +12,7 @@ from engine.errors import EngineError
 
 SUBCOMMANDS = (
     *("generate", "burst", "simulate", "compare", "sweep", "map", "replay", "regret", "models", "profile"),
+    *("bench", "doctor"),
 )
 
 _DESCRIPTION = """\
@@ -133,8 +134,10 @@ def window_parser() -> argparse.ArgumentParser:
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     from engine.commands import (
+        bench,
         burst,
         compare,
+        doctor,
         generate,
         models,
         offload_map,
@@ -152,7 +155,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--help-window", action="store_true", help="list the options of the window")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     experiments = (compare, sweep, offload_map)
-    for module in (generate, burst, simulate, *experiments, replay, regret, models, profile):
+    for module in (generate, burst, simulate, *experiments, replay, regret, models, profile, bench, doctor):
         module.add_parser(commands)
     return parser
 

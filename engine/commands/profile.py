@@ -16,6 +16,7 @@ def add_parser(commands: Any) -> None:
 
     parser = commands.add_parser("profile", help="measure and show rates and step times", description=__doc__)
     parser.add_argument("--again", action="store_true", help="measure again what is already known")
+    parser.add_argument("--formats", action="store_true", help="show the trials of linear formats on the CPU")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_engine_options(parser)
     parser.set_defaults(run=run)
@@ -25,6 +26,8 @@ def run(args: argparse.Namespace) -> int:
     from engine.cli import config_from
 
     config = config_from(args)
+    if args.formats:
+        return _formats(args)
     if args.again:
         forget_measured()
     with running_engine(config) as watch:
@@ -38,6 +41,39 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps({**profile_json(profile), "held_out_error": fits}, indent=1) + "\n")
         return 0
     _show(profile, infos, args.emulate)
+    return 0
+
+
+def _formats(args: argparse.Namespace) -> int:
+    """The bake-off: every shape of the model at 1 to 256 rows in every format that keeps its quality."""
+    from engine.devices.cpu import cpu_threads
+    from engine.experiments.children import json_lines
+    from engine.models.fetch import ensure_model
+
+    threads = args.threads or cpu_threads(1)[0]
+    spec = {"what": "trials", "model": str(ensure_model(args.model)), "threads": threads}
+    found = list(json_lines("engine.experiments.kernels", spec))
+    chosen, trials = found[-1]["chosen"], found[:-1]
+    if args.json:
+        sys.stdout.write(
+            json.dumps({"chosen": chosen, "threads": threads, "trials": trials}, indent=1) + "\n"
+        )
+        return 0
+    formats = list(dict.fromkeys(t["format"] for t in trials))
+    cells = {(t["matrix"], t["outputs"], t["inputs"], t["rows"], t["format"]): t for t in trials}
+    table = [
+        (f"{matrix} {outputs}x{inputs}", rows)
+        + tuple(round(cells[matrix, outputs, inputs, rows, f]["seconds"] * 1e6, 1) for f in formats)
+        for matrix, outputs, inputs, rows in dict.fromkeys(key[:4] for key in cells)
+    ]
+    worst = {f: max(t["error"] for t in trials if t["format"] == f) for f in formats}
+    print_table(
+        f"Products on {threads} thread{'' if threads == 1 else 's'}, microseconds",
+        ("matrix", "rows", *formats),
+        table,
+        "largest error on random numbers: " + ", ".join(f"{f} {e:.2%}" for f, e in worst.items()),
+    )
+    sys.stdout.write(f"chosen: {chosen}\n")
     return 0
 
 

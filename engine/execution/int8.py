@@ -3,7 +3,7 @@
 A row's scale depends on nothing but the row, so its result is the same bit for bit in any company. Readers
 of the residual stream take rows that the norm has scaled: on a rotated stream (`models.rotation`) their
 elements are near normally distributed, so one step size fits every row, and what lies beyond `CLIP` root
-mean squares, one element in 30,000, is cut off. Writers divide each row by its largest element.
+mean squares, one element in 2,000, is cut off. Writers divide each row by its largest element.
 """
 
 import math
@@ -13,7 +13,7 @@ import torch
 
 from engine.models.rotation import block_size, hadamard
 
-CLIP = 4.2  # root mean squares that the largest code of a normed row stands for
+CLIP = 3.5  # root mean squares that the largest code of a normed row stands for
 _TURNED = 128  # columns of the Hadamard blocks that spread the outliers in the input of `down`
 _MANY_ROWS = 32  # from here on the turn is a bf16 product, which takes a tenth of float32's time
 

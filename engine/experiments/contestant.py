@@ -1,8 +1,8 @@
-"""One side of a speed comparison, in a process of its own: ours, llama.cpp or transformers on the same weights.
+"""One side of a speed comparison: ours, llama.cpp or transformers on the same weights, in its own process.
 
-`python -m engine.experiments.contestant '{"kind": ...}'` answers each test's name on stdin with one JSON line on
-stdout, `{"tok_s": ...}`; a process of its own keeps one side's idle threads from spinning in the other's time.
-Decode tests run `STEPS` greedy steps from a context of 512 tokens, all rows together.
+`python -m engine.experiments.contestant '{"kind": ...}'` answers each test's name on stdin with one JSON
+line, `{"tok_s": ...}`; apart, one side's idle threads do not spin in the other's time. Decode tests run
+`STEPS` greedy steps from a context of 512 tokens, all rows together.
 """
 
 import ctypes
@@ -16,14 +16,6 @@ CONTEXT = 512
 SHARED = 496  # tokens of prefix in common, as in the warm burst
 STEPS = 12
 ROWS = 8
-TESTS = (
-    "prefill_512",
-    "decode_512_rows_1",
-    "decode_512_rows_4",
-    "decode_512_rows_8",
-    "decode_512_shared_rows_4",
-    "decode_512_shared_rows_8",
-)
 
 
 class Contestant(Protocol):
@@ -242,7 +234,7 @@ def measure(side: Contestant, test: str) -> float:
 
 def main() -> None:
     spec = json.loads(sys.argv[1])
-    kinds = {"ours": Ours, "llama-cpp": LlamaCpp, "transformers": Transformers}
+    kinds: dict[str, Any] = {"ours": Ours, "llama-cpp": LlamaCpp, "transformers": Transformers}
     side: Contestant = kinds[spec["kind"]](spec)
     answers = sys.stdout
     sys.stdout = sys.stderr  # libraries may print

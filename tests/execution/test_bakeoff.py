@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution import bakeoff
+from engine.execution import bakeoff, int8
 from engine.execution.linear import LinearFormat
 from engine.models.architecture import ModelShape
 from engine.models.weights import DummyWeights, Weights, open_weights
@@ -15,7 +15,7 @@ from tests.support import tiny_model, write_gguf
 @pytest.fixture
 def times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, float]:
     """Seconds that each format's trial claims to take; what was tried is counted under "tried"."""
-    claimed = {"float32": 2.0, "bf16": 1.0, "int8": 1.0, "int4": 1.0, "tried": 0.0}
+    claimed = {"float32": 2.0, "bf16": 1.0, "int8": 1.0, "int4": 1.0, "int8-dynamic": 1.0, "tried": 0.0}
 
     def trial_s(_: ModelShape, form: LinearFormat) -> float:
         claimed["tried"] += 1
@@ -64,4 +64,11 @@ def test_a_real_trial_takes_a_positive_time() -> None:
     shape = ModelShape("llama", 2, 64, 2, 1, 32, 128, 512, 1e4, 1e-5, 256, True)
     assert DummyWeights(shape).grid("layers.0.q") is None
     for form in bakeoff.LINEAR_FORMATS.values():
+        if form.rotated and not int8.available():
+            continue
         assert 0 < bakeoff.trial_s(shape, form) < 5
+        found = bakeoff.trials(shape, form)
+        assert {(t.matrix, t.rows) for t in found} == {
+            (m, r) for m in ("qkv", "o", "gate_up", "down", "head") for r in bakeoff.ROWS
+        }
+        assert all(t.error < (0.2 if form.name == "int4" else 0.03) for t in found)

@@ -1,0 +1,27 @@
+"""transformers' own model of our shapes, for speed. Its weights are random: speed asks for no more."""
+
+from typing import Any
+
+
+def reference_model(spec: dict[str, Any]) -> Any:
+    """A model of the file's or the named architecture's shape, on the CPU, ready to generate."""
+    from pathlib import Path
+
+    import transformers
+
+    from engine.models.architecture import named_shape
+    from engine.models.inspect import inspect_model
+
+    shape = named_shape(spec["architecture"]) if spec["model"] is None else inspect_model(Path(spec["model"]))
+    kind = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}[shape.architecture]
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=shape.vocab,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.intermediate,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        max_position_embeddings=shape.max_context,
+        tie_word_embeddings=shape.tied_embedding,
+    )
+    return getattr(transformers, f"{kind}ForCausalLM")(config).eval()
