@@ -124,6 +124,7 @@ class SettingsDialog(QDialog):
             box = QSpinBox()
             box.setRange(*RANGES[key])
             box.setGroupSeparatorShown(True)
+            box.lineEdit().setTextMargins(8, 0, 0, 0)
             if key == "threads":
                 box.setSpecialValueText("automatic")
             return box

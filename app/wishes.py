@@ -39,7 +39,11 @@ class Wishes:
 
     def _run(self, preset: str, policy: str) -> None:
         self.last_run = (preset, policy)
-        self._window.toolbar.asked_to_run()
+        bar = self._window.toolbar
+        for combo, name in ((bar.preset, preset), (bar.policy, policy)):
+            if combo.findText(name) >= 0:  # the toolbar tells what runs, whoever asked for it
+                combo.setCurrentText(name)
+        bar.asked_to_run()
         self._bridge.run_burst(preset, policy or None)
 
     def run_when_ready(self, preset: str, policy: str) -> None:

@@ -1,10 +1,11 @@
 """The conversation: what was asked, the replies as they stream, and who wrote them."""
 
 import time
+from dataclasses import replace
 from typing import Protocol
 
 from PySide6.QtCore import QSize, QTimer, Signal
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from app.chats import ChatStore
@@ -74,6 +75,10 @@ class PromptPanel(Panel):
         column.addWidget(self.composer)
         self.body.addLayout(column, 1)
         self.refresh(set(self.topics), 0.0)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.title.fit()
 
     def use_store(self, store: ChatStore) -> None:
         """Keep conversations here from now on, and go on with the last one."""
@@ -264,11 +269,14 @@ class PromptPanel(Panel):
         """The engine's steps, after those that come before it can say anything."""
         begun = bool(self.board.setup or self.board.failure)
         start = SetupStep("start", "Start the engine", state="done" if begun else "running")
-        return {
+        steps = {
             "window": SetupStep("window", "Open the window", state="done"),
             "start": start,
             **self.board.setup,
         }
+        if self.board.failure:  # nothing goes on any more
+            steps = {k: replace(s, state="failed") if s.state == "running" else s for k, s in steps.items()}
+        return steps
 
     def _pump(self) -> None:
         """Every 40 ms while a reply streams: new text, a signature that knows more, the end."""

@@ -140,6 +140,7 @@ class SamplingLine(QWidget):
             box.setAccessibleName(name)
             box.setFont(font("label"))
             box.setFixedWidth(120)
+            box.lineEdit().setTextMargins(8, 0, 0, 0)
             box.valueChanged.connect(lambda value, field=field: self._set(field, value))
             boxes[field] = box
             grid.addWidget(make_label(name, tone="muted"), row, 0)

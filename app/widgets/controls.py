@@ -146,7 +146,8 @@ class LabelledCombo(QComboBox):
         left, flags = 13, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft
         value = self.shown() or "n/a"
         bold = font("label", bold=True)
-        named = left + QFontMetrics(font("label")).horizontalAdvance(self._name) + 9
+        name = QFontMetrics(font("label")).horizontalAdvance(self._name)
+        named = left + (name + 9 if name else 0)
         # Where both do not fit, the value is what one needs to read; the name is in the tooltip.
         if named + QFontMetrics(bold).horizontalAdvance(value) + 28 <= self.width() or self._note:
             painter.setFont(font("label"))

@@ -65,7 +65,7 @@ class StepLine(QWidget):
         elif step.detail:
             self._line(painter, 16, step.detail, theme.muted, room)
         if self._has_bar():
-            top, share = 36, max(0.0, min(1.0, step.done / step.total))
+            top, share = 22 + self._detail_height(), max(0.0, min(1.0, step.done / step.total))
             painter.fillRect(QRect(TEXT_X, top, room, 8), theme.track)
             painter.fillRect(QRect(TEXT_X, top, round(room * share), 8), theme.inverse)
             self._line(painter, top + 12, _amount(step), theme.text, room, bold=True)

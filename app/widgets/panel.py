@@ -50,6 +50,7 @@ class Panel(QFrame):
     def scale_title(self, scale: float) -> None:
         """Presenter mode sets the title row larger."""
         self._title_row_widget.setFixedHeight(round(self._title_height * scale))
+        self.title_row.setSpacing(round(12 * scale))
         left, top, right, bottom = self._title_margins
         self.title_row.setContentsMargins(*(round(m * scale) for m in (left, top, right, bottom)))
         self.title_label.setFont(font("body", bold=True, scale=scale))

@@ -71,12 +71,19 @@ class PromptTitle(QObject):
         self._panel.phrase_label.set_full_text(phrase)
         for button in self._buttons:
             button.setVisible(ready)
+        self._panel.title_row.setContentsMargins(PADDING, 0, 8 if ready else PADDING, 0)
+        self.fit()
+
+    def fit(self) -> None:
+        """The panel has another width."""
         wide = self._panel.width() >= WIDE
         text = "System prompt" if wide else ""
         if self.system_button.text() != text:
             self.system_button.setText(text)
             self.system_button.setAccessibleName("System prompt")
-        self._panel.title_row.setContentsMargins(PADDING, 0, 8 if ready else PADDING, 0)
+            self.system_button.setFixedWidth(
+                self.system_button.sizeHint().width() if wide else self.list_button.width()
+            )
 
 
 def edit_system(parent: Panel, anchor: QWidget, text: str, changed: Callable[[str], None]) -> Popover:
