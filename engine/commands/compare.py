@@ -1,6 +1,7 @@
 """`offramp compare`: policies, in pairs of runs, against the fastest backend alone at its best slot count."""
 
 import argparse
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--virtual runs emulated backends only: add --emulate apple-m2-published.")
     if args.virtual:
         args.profile = args.emulate
-    where = simulated(args) if args.virtual else live(args, LIVE_SLOTS, args.cool)
+    where = simulated(args) if args.virtual else live(args, _start_slots(args), args.cool)
     with where as at:
         facts = at.facts
         if args.virtual:
@@ -98,11 +99,12 @@ def _plan(args: argparse.Namespace, at: Where, slo: Mapping[str, float]) -> tupl
     """Baseline first, then what was asked for; and the sweep that found the baseline's slots."""
     profile, usual = at.profile, at.usual
     names = list(usual)
-    options = BackendOptions(slots=args.slots if args.slots != "best" else "4")
+    best = args.slots in ("best", "auto")
+    options = BackendOptions(slots="4" if best else args.slots)
     options.check_slot_names(names)
     source: Source = source_from(args, profile, args.context)
     base, ladder = baseline_arm(profile, source, usual, at.most)
-    slots = base.slots_by_name if args.slots == "best" else {n: options.slots_of(n, usual[n]) for n in names}
+    slots = base.slots_by_name if best else {n: options.slots_of(n, usual[n]) for n in names}
     base = replace(base, slots=tuple({**slots, **_own(base)}.items()))
     fastest, slowest = base.policy, _slowest(profile)
     asked = args.policies.replace("forced-fastest", fastest).replace("forced-slowest", slowest)
@@ -112,6 +114,12 @@ def _plan(args: argparse.Namespace, at: Where, slo: Mapping[str, float]) -> tupl
         arms += [a for a in parse_arms(f"{DEFAULT_POLICY}@best", names, slots, base_slots) if a not in arms]
     arms = [base, *(a for a in arms if (a.policy, _used(a)) != (base.policy, _used(base)))]
     return Plan(source, tuple(arms), args.pairs, args.seed, usual, at.settings, slo), ladder
+
+
+def _start_slots(args: argparse.Namespace) -> int:
+    """What real backends start with: the most that any run will set."""
+    asked = " ".join((args.slots, *(p.partition("@")[2] for p in args.policies.split(","))))
+    return max(LIVE_SLOTS, *(min(256, int(n)) for n in re.findall(r"\d+(?=\s|/|,|$)", asked)), 1)
 
 
 def _own(arm: Arm) -> dict[str, int]:

@@ -81,8 +81,9 @@ def best_of(found: Sequence[Solo]) -> Solo:
 
 
 def priced_slots(profile: Profile, place: int) -> int:
-    """Most slots whose step time the profile knows: nothing is extrapolated."""
-    return min(MOST_SLOTS, profile.backends[place].steps.decode_s[-1][0])
+    """Most slots whose step time the profile knows, or those it is set to: nothing else is extrapolated."""
+    backend = profile.backends[place]
+    return min(MOST_SLOTS, max(backend.slots, backend.steps.decode_s[-1][0]))
 
 
 def baseline_arm(

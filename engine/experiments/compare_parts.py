@@ -53,9 +53,11 @@ def _means_table(told: Told) -> Table:
             if comparison is not None and comparison.verdict in TONES:
                 tones[len(rows), i] = TONES[comparison.verdict]
         rows.append((f"{metric.label}, {metric.unit}", *(figure(m) for m in means)))
+    usual = ", ".join(f"{n} {s}" for n, s in told.outcome.plan.usual_slots.items())
     slo = ", ".join(f"{k.upper()} {v:,.0f} ms" for k, v in told.outcome.plan.slo.items())
     note = (
         f"Green is better and orange worse than {told.labels[told.base]}, by the rule below. "
+        f"Where no slots are named: {usual}. "
         f"Goodput counts requests within {slo}. p99 is shown from 100 requests on."
     )
     columns = ("", *(told.labels[a] for a in arms))
