@@ -206,15 +206,33 @@ def test_keyboard_focus_shows_a_ring_and_the_mouse_does_not(rig) -> None:
     assert window._ring.geometry().contains(QRect(focused.mapTo(window, QPoint(0, 0)), focused.size()))
 
 
-@pytest.mark.parametrize("phase", ["unstarted", "setup", "ready", "burst", "failed"])
+PHASES = ["unstarted", "setup", "download", "ready", "prefill", "decode", "burst", "failed", "presenter",
+          "receipt", "settings", "tour"]  # fmt: skip
+
+
+@pytest.mark.parametrize("phase", PHASES)
 def test_closing_in_any_phase_ends_everything(make_rig, phase) -> None:
     rig = make_rig()
     if phase != "unstarted":
         rig.start()
-    if phase in ("ready", "burst"):
+    if phase == "download":
+        rig.engine.publish(SetupStep("download", "Downloading", "", "running", 61e6, 93e6))
+    if phase not in ("unstarted", "setup", "download", "failed"):
         rig.engine.publish(*setup_events())
+        rig.settle()
     if phase == "burst":
         rig.engine.publish(*golden_scene())
+    if phase in ("prefill", "decode"):
+        rig.write("Tell me a story.")
+    if phase == "decode":
+        rig.engine.answer(1, "Once upon", done=False)
+        rig.settle()
+    if phase in ("presenter", "receipt"):
+        rig.engine.publish(*golden_scene())
+        rig.settle()
+        rig.window.actions_by_name[phase].trigger()
+    if phase in ("settings", "tour"):
+        rig.window.actions_by_name[phase].trigger()
     if phase == "failed":
         rig.engine.publish(EngineFailed("No model: choose another."))
     rig.settle()
