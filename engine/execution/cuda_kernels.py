@@ -1,7 +1,7 @@
 """Triton kernels of a decode step: matrix products with their neighbours fused in.
 
 A step at few rows is a chain of short kernels that each wait for the one before, so what counts is how few
-there are: five a layer. Every sum of a kernel runs in an order that depends on the row alone, never on the
+there are. Every sum of a kernel runs in an order that depends on the row alone, never on the
 number of rows or on the longest context, so that a request's text does not depend on its company.
 
 With EARLY a kernel may start while the one before ends (programmatic dependent launch, compute capability
@@ -28,7 +28,7 @@ def few_rows(
     BIAS: tl.constexpr,
     GATED: tl.constexpr,  # out = silu(gate) * up
     ADD: tl.constexpr,  # out += the product, instead of out = the product
-    ROWS: tl.constexpr,  # of a program; the second grid axis takes the next ones
+    ROWS: tl.constexpr,
     N_TILE: tl.constexpr,
     K_TILE: tl.constexpr,
     EARLY: tl.constexpr,
@@ -42,7 +42,6 @@ def few_rows(
     n = tl.program_id(0) * N_TILE + tl.arange(0, N_TILE)
     n_in = n < N
     lines = weight + n.to(tl.int64)[:, None] * K
-    first_row = tl.program_id(1) * ROWS
     weights, ups = (), ()
     for start in tl.static_range(0, K, K_TILE):
         at = start + tl.arange(0, K_TILE)
@@ -58,7 +57,7 @@ def few_rows(
         if NORM:
             norms = norms + (tl.load(norm + at, mask=at < K, other=0.0),)
         for row in tl.static_range(ROWS):
-            parts = parts + (tl.load(x + (first_row + row) * K + at, mask=at < K, other=0.0),)
+            parts = parts + (tl.load(x + row * K + at, mask=at < K, other=0.0),)
     for row in tl.static_range(ROWS):
         product = tl.zeros((N_TILE,), tl.float32)
         second = tl.zeros((N_TILE,), tl.float32)
@@ -80,24 +79,21 @@ def few_rows(
             product += tl.load(bias + n, mask=n_in, other=0.0).to(tl.float32)
         if GATED:
             product = product / (1.0 + tl.exp(-product)) * second
-        to = out + (first_row + row) * N + n
+        to = out + row * N + n
         if ADD:
             product += tl.load(to, mask=n_in, other=0.0)
         tl.store(to, product.to(out.dtype.element_ty), mask=n_in)
 
 
 @triton.jit(do_not_specialize=["rows"])
-def many_rows(
-    x,
+def some_rows(
+    x,  # [rows, K] in the weights' type
     weight,
     bias,
-    norm,
     out,
     rows,
-    eps,
     N: tl.constexpr,
     K: tl.constexpr,
-    NORM: tl.constexpr,
     BIAS: tl.constexpr,
     GATED: tl.constexpr,
     ADD: tl.constexpr,
@@ -108,51 +104,80 @@ def many_rows(
     STAGES: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    """One tile of x @ weight.T for many rows, by matrix units. Parameters as in `few_rows`."""
+    """One tile of x @ weight.T by matrix units. Parameters as in `few_rows`."""
     if EARLY:
         tl.extra.cuda.gdc_launch_dependents()
     m = tl.program_id(1) * M_TILE + tl.arange(0, M_TILE)
     n = tl.program_id(0) * N_TILE + tl.arange(0, N_TILE)
-    there = m < rows
-    dtype = weight.dtype.element_ty
+    there, n_in = m < rows, n < N
     # SLICES independent sums, summed up in the end: one long chain of products would wait on itself.
     product = tl.zeros((SLICES, M_TILE, N_TILE), tl.float32)
     second = tl.zeros((SLICES, M_TILE, N_TILE), tl.float32)
-    squares = tl.zeros((SLICES, M_TILE), tl.float32)
     k = tl.arange(0, SLICES)[:, None] * SLICE + tl.arange(0, SLICE)[None, :]
-    n_in = n < N
+    x_lines = (m * K)[None, :, None]
     lines = (n.to(tl.int64) * K)[None, None, :]
-    lines_in = n_in[None, None, :]
     if EARLY:
         tl.extra.cuda.gdc_wait()
     for start in tl.range(0, K, SLICES * SLICE, num_stages=STAGES):
         at = start + k
-        at_in = at < K
-        inside = at_in[:, None, :] & there[None, :, None]
-        part = tl.load(x + (m * K)[None, :, None] + at[:, None, :], mask=inside, other=0.0)
-        if NORM:
-            full = part.to(tl.float32)
-            squares += tl.sum(full * full, 2)
-            part = full * tl.load(norm + at, mask=at_in, other=0.0).to(tl.float32)[:, None, :]
-        part = part.to(dtype)
-        inside = at_in[:, :, None] & lines_in
+        inside = (at < K)[:, None, :] & there[None, :, None]
+        part = tl.load(x + x_lines + at[:, None, :], mask=inside, other=0.0)
+        inside = (at < K)[:, :, None] & n_in[None, None, :]
         tile = tl.load(weight + lines + at[:, :, None], mask=inside, other=0.0)
         product = tl.dot(part, tile, product, input_precision="ieee")
         if GATED:
             tile = tl.load(weight + N * K + lines + at[:, :, None], mask=inside, other=0.0)
             second = tl.dot(part, tile, second, input_precision="ieee")
     product = tl.sum(product, 0)
-    second = tl.sum(second, 0)
-    if NORM:
-        factor = tl.rsqrt(tl.sum(squares, 0) / K + eps)[:, None]
-        product *= factor
-        second *= factor
     if BIAS:
         product += tl.load(bias + n, mask=n_in, other=0.0).to(tl.float32)[None, :]
     if GATED:
-        product = product / (1.0 + tl.exp(-product)) * second
+        product = product / (1.0 + tl.exp(-product)) * tl.sum(second, 0)
     to = out + m[:, None].to(tl.int64) * N + n[None, :]
     mask = there[:, None] & n_in[None, :]
     if ADD:
         product += tl.load(to, mask=mask, other=0.0)
     tl.store(to, product.to(out.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def normed(
+    x,  # float32 [rows, K]
+    y,  # [rows, K], added to x first, with ADD
+    norm,  # [K]
+    out,  # [rows, K]
+    eps,
+    K: tl.constexpr,
+    ADD: tl.constexpr,
+    K_TILE: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    """Root-mean-square norm of a row, for products that are not fused with it."""
+    if EARLY:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+    k = tl.arange(0, K_TILE)
+    inside = k < K
+    at = tl.program_id(0) * K + k
+    line = tl.load(x + at, mask=inside, other=0.0)
+    if ADD:
+        line += tl.load(y + at, mask=inside, other=0.0).to(tl.float32)
+        tl.store(x + at, line, mask=inside)
+    factor = tl.rsqrt(tl.sum(line * line, 0) / K + eps)
+    weight = tl.load(norm + k, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out + at, (line * factor * weight).to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def gated(
+    both,  # [rows, 2 N]: gates, then ups
+    out,  # [rows, N]
+    N: tl.constexpr,
+    N_TILE: tl.constexpr,
+):
+    """silu(gate) * up, for a product that is not fused with it."""
+    n = tl.program_id(1) * N_TILE + tl.arange(0, N_TILE)
+    row = tl.program_id(0)
+    gate = tl.load(both + row * 2 * N + n, mask=n < N, other=0.0).to(tl.float32)
+    up = tl.load(both + row * 2 * N + N + n, mask=n < N, other=0.0).to(tl.float32)
+    tl.store(out + row * N + n, (gate / (1.0 + tl.exp(-gate)) * up).to(out.dtype.element_ty), mask=n < N)

@@ -1,7 +1,8 @@
-"""A decode step in five kernels a layer, over buffers that stay where they are.
+"""A decode step in few kernels a layer, over buffers that stay where they are.
 
-The residual stream is float32 here; what enters a matrix product is rounded to the format's type, as in
-`Transformer.forward`. Imported only where triton is there.
+One or two rows take five kernels a layer, up to eight take seven, and more take the library's products. The
+residual stream is float32 here; what enters a matrix product is rounded to the format's type, as in
+`Transformer.forward`, but with one or two rows. Imported only where triton is there.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from engine.execution.linear import Dense, Linear
 from engine.execution.transformer import Layer, Transformer
 from engine.kv.storage import KVStorage
 
-FEW_ROWS = 8  # up to here the plain kernel, which reads every weight once for four rows, is the faster
+FEW_ROWS = 2  # up to here every row is multiplied on its own, with the norm fused in
+SOME_ROWS = 8  # up to here by a kernel of ours, beyond by the library
 _REGISTER_BYTES = 32 * 1024  # for the weights of one program that are on their way
 _SHARED_BYTES = 96 * 1024  # of a multiprocessor's fast memory, for one program's tiles in flight
 
@@ -35,19 +37,18 @@ class Tiling:
 
 
 def few_tiling(rows: int, inputs: int, itemsize: int, gated: bool) -> Tiling:
-    """Up to four rows a program, and as many outputs as its registers hold weights of."""
+    """All rows in a program, and as many outputs as its registers hold weights of."""
     k = min(1024, triton.next_power_of_2(inputs))
     line_bytes = -(-inputs // k) * k * itemsize * (1 + gated)
-    return Tiling(min(rows, 4), max(1, min(8, _REGISTER_BYTES // triton.next_power_of_2(line_bytes))), k)
+    return Tiling(rows, max(1, min(8, _REGISTER_BYTES // triton.next_power_of_2(line_bytes))), k)
 
 
-def many_tiling(rows: int, outputs: int, inputs: int, itemsize: int, x_itemsize: int, gated: bool) -> Tiling:
-    """Wide enough to read x seldom, narrow enough to fill the device, with many loads in flight."""
+def some_tiling(outputs: int, inputs: int, itemsize: int, gated: bool) -> Tiling:
+    """Narrow enough to fill the device, with many loads in flight."""
     k = 64 // itemsize  # of each slice
-    m = 16 if rows <= 16 else 32
     n = 64 if outputs >= 32768 else 32 if outputs >= 2048 else 16
-    stage_bytes = 4 * k * (n * (1 + gated) * itemsize + m * x_itemsize)
-    return Tiling(m, n, k, max(2, min(6, _SHARED_BYTES // stage_bytes)))
+    stage_bytes = 4 * k * (n * (1 + gated) + 16) * itemsize
+    return Tiling(16, n, k, max(2, min(6, _SHARED_BYTES // stage_bytes)))
 
 
 def context_tile(head_dim: int, itemsize: int) -> int:
@@ -70,6 +71,7 @@ class FusedDecoder:
             return torch.zeros(size, dtype=dtype, device=device)
 
         self._x = buffer(rows, shape.hidden)
+        self._hidden = buffer(rows, shape.hidden, dtype=active)
         self._qkv = buffer(rows, shape.qkv_rows)
         self._mixed = buffer(rows, heads * shape.head_dim, dtype=active)
         self._inner = buffer(rows, shape.intermediate, dtype=active)
@@ -87,14 +89,49 @@ class FusedDecoder:
         rows = inputs.ids.shape[0]
         model, x = self._model, self._x
         x[:rows] = model.embedding.index_select(0, inputs.ids)
+        if rows > SOME_ROWS:
+            return self._library_logits(rows, inputs, context)
         for index, layer in enumerate(model.layers):
             self._product(rows, x, layer.qkv, self._qkv, norm=layer.attention_norm)
-            self._attend(index, layer, inputs, context)
+            self._attend(index, layer, inputs, context, self._qkv)
             self._product(rows, self._mixed, layer.o, x, add=True)
             self._product(rows, x, layer.gate_up, self._inner, norm=layer.mlp_norm, gated=True)
             self._product(rows, self._inner, layer.down, x, add=True)
         self._product(rows, x, model.head, self._logits, norm=model.final_norm)
         return self._logits[:rows]
+
+    def _library_logits(self, rows: int, inputs: DecodeInputs, context: int) -> torch.Tensor:
+        """The same with the library's products, which win once a matrix unit's tile is full."""
+        model, shape = self._model, self._shape
+        hidden, mixed, inner = self._hidden[:rows], self._mixed[:rows], self._inner[:rows]
+        y: torch.Tensor | None = None
+        for index, layer in enumerate(model.layers):
+            self._norm(rows, layer.attention_norm, y)
+            self._attend(index, layer, inputs, context, layer.qkv(hidden))
+            self._norm(rows, layer.mlp_norm, layer.o(mixed))
+            both = layer.gate_up(hidden)
+            grid = (rows, triton.cdiv(shape.intermediate, 1024))
+            cuda_kernels.gated[grid](both, inner, N=shape.intermediate, N_TILE=1024)
+            y = layer.down(inner)
+        self._norm(rows, model.final_norm, y)
+        self._logits[:rows] = model.head(hidden)
+        return self._logits[:rows]
+
+    def _norm(self, rows: int, weight: torch.Tensor, y: torch.Tensor | None, early: bool = False) -> None:
+        """The stream, after `y` is added to it, normed into the hidden buffer."""
+        size = self._shape.hidden
+        cuda_kernels.normed[(rows,)](
+            self._x,
+            self._x if y is None else y,
+            weight,
+            self._hidden,
+            self._shape.rms_eps,
+            K=size,
+            ADD=y is not None,
+            K_TILE=triton.next_power_of_2(size),
+            EARLY=early,
+            launch_pdl=early,
+        )
 
     def _product(
         self,
@@ -108,39 +145,48 @@ class FusedDecoder:
         add: bool = False,
     ) -> None:
         assert isinstance(linear, Dense), "only plain matrices are laid out for the kernel"
-        inputs, outputs = x.shape[1], out.shape[1]
+        inputs, outputs, itemsize = x.shape[1], out.shape[1], linear.weight.itemsize
         form = {
             "N": outputs,
             "K": inputs,
-            "NORM": norm is not None,
             "BIAS": linear.bias is not None,
             "GATED": gated,
             "ADD": add,
             "EARLY": self._early,
             "launch_pdl": self._early,
         }
-        bias = x if linear.bias is None else linear.bias
-        norm = x if norm is None else norm
-        eps = self._shape.rms_eps
+        bias = linear.weight if linear.bias is None else linear.bias
         if rows <= FEW_ROWS:
-            cut = few_tiling(rows, inputs, linear.weight.itemsize, gated)
-            grid = (triton.cdiv(outputs, cut.n), rows // cut.m)
+            cut = few_tiling(rows, inputs, itemsize, gated)
             tiles = {"ROWS": cut.m, "N_TILE": cut.n, "K_TILE": cut.k, "num_warps": cut.warps}
-            cuda_kernels.few_rows[grid](x, linear.weight, bias, norm, out, eps, **form, **tiles)
+            cuda_kernels.few_rows[(triton.cdiv(outputs, cut.n),)](
+                x,
+                linear.weight,
+                bias,
+                x if norm is None else norm,
+                out,
+                self._shape.rms_eps,
+                NORM=norm is not None,
+                **form,
+                **tiles,
+            )
             return
-        cut = many_tiling(rows, outputs, inputs, linear.weight.itemsize, x.itemsize, gated)
+        if norm is not None:
+            self._norm(rows, norm, None, self._early)
+            x = self._hidden
+        cut = some_tiling(outputs, inputs, itemsize, gated)
         grid = (triton.cdiv(outputs, cut.n), triton.cdiv(rows, cut.m))
         tiles = {"M_TILE": cut.m, "N_TILE": cut.n, "SLICE": cut.k, "SLICES": cut.slices, "STAGES": cut.stages}
-        cuda_kernels.many_rows[grid](
-            x, linear.weight, bias, norm, out, rows, eps, num_warps=cut.warps, **form, **tiles
-        )
+        cuda_kernels.some_rows[grid](x, linear.weight, bias, out, rows, num_warps=cut.warps, **form, **tiles)
 
-    def _attend(self, index: int, layer: Layer, inputs: DecodeInputs, context: int) -> None:
+    def _attend(
+        self, index: int, layer: Layer, inputs: DecodeInputs, context: int, qkv: torch.Tensor
+    ) -> None:
         shape, model = self._shape, self._model
         half_tile = max(16, triton.next_power_of_2(shape.head_dim // 2))
         grid = (inputs.ids.shape[0], shape.kv_heads, triton.cdiv(context, self._tile))
         cuda_attention.attend[grid](
-            self._qkv,
+            qkv,
             self._storage.layer(index),
             inputs.lengths,
             inputs.blocks,

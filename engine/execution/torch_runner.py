@@ -11,8 +11,9 @@ from engine.devices import adapter
 from engine.errors import BackendError, ConfigError
 from engine.execution.attention import plan_step
 from engine.execution.bakeoff import fastest_format
-from engine.execution.cuda_graphs import DecodeGraphs, sample_on_device
+from engine.execution.cuda_graphs import DecodeGraphs, context_buckets, sample_on_device
 from engine.execution.linear import LINEAR_FORMATS
+from engine.execution.prefill_graphs import PrefillGraphs
 from engine.execution.sampler import Sampler
 from engine.execution.transformer import Progress, Transformer
 from engine.kv.storage import KVStorage, block_bytes
@@ -59,7 +60,10 @@ class TorchRunner:
         self.weight_bytes = self._model.step_bytes
         self._sampler = Sampler(seed)
         self._bucket = adapter.bucket(self._device)
-        self._graphs = self._make_graphs(spec.slots, on_progress) if self._device.type == "cuda" else None
+        self._graphs: DecodeGraphs | None = None
+        self._prefills: PrefillGraphs | None = None
+        if self._device.type == "cuda":
+            self._make_graphs(spec.slots, on_progress)
 
     @property
     def block_bytes(self) -> int:
@@ -68,34 +72,37 @@ class TorchRunner:
 
     def run(self, batch: Batch) -> list[int]:
         """Compute the batch; one id per row with `samples`, in row order, on the host when it returns."""
-        if self._graphs is not None:
-            return self._run_graphs(batch, self._graphs)
+        if self._graphs is not None and self._prefills is not None:
+            return self._run_graphs(batch, self._graphs, self._prefills)
         rows = [row for row in batch.rows if row.samples]
         logits = self.logits(batch)
         with torch.inference_mode():
             return self._sampler.sample(logits, rows)
 
-    def _make_graphs(self, slots: int, on_progress: Progress) -> DecodeGraphs:
+    def _make_graphs(self, slots: int, on_progress: Progress) -> None:
         with torch.inference_mode():
-            return DecodeGraphs(
+            self._graphs = DecodeGraphs(
                 self._model, self._storage, self._sampler, self.context_tokens, slots, on_progress
             )
+            contexts = context_buckets(self.context_tokens)
+            self._prefills = PrefillGraphs(self._model, self._storage, contexts, on_progress)
 
-    def _run_graphs(self, batch: Batch, graphs: DecodeGraphs) -> list[int]:
-        """Rows of one token as one launch; the others, behind it on the device, operation by operation."""
+    def _run_graphs(self, batch: Batch, graphs: DecodeGraphs, prefills: PrefillGraphs) -> list[int]:
+        """All rows of one token in one launch, then each longer row in one of its own."""
         self._check_thread()
         singles = [row for row in batch.rows if row.length == 1]
-        others = [row for row in batch.rows if row.length > 1]
-        sampling = [row for row in others if row.samples]
-        late: list[int] = []
+        ids: dict[int, int] = {}  # by the row's identity
         with torch.inference_mode():
             if singles:
                 graphs.launch(singles)
-            if others:
-                logits = self.logits(Batch(others))
-                late = sample_on_device(logits, sampling, self._sampler) if sampling else []
-            early = graphs.collect() if singles else []
-        ids = {id(row): token for row, token in zip(singles + sampling, early + late, strict=True)}
+            for row in batch.rows:
+                if row.length > 1:
+                    logits = prefills.logits(row) if prefills.takes(row) else self.logits(Batch([row]))
+                    if row.samples:
+                        ids[id(row)] = sample_on_device(logits, [row], self._sampler)[0]
+            if singles:
+                ids |= zip(map(id, singles), graphs.collect(), strict=True)
+        adapter.wait(self._device)
         return [ids[id(row)] for row in batch.rows if row.samples]
 
     def logits(self, batch: Batch, every_token: bool = False) -> torch.Tensor:
@@ -121,9 +128,10 @@ class TorchRunner:
             return
         self._check_thread()
         self._closed = True
-        if self._graphs is not None:
-            self._graphs.close()
-        self._graphs = None
+        for recorded in (self._graphs, self._prefills):
+            if recorded is not None:
+                recorded.close()
+        self._graphs = self._prefills = None
         del self._model, self._storage, self._sampler
         adapter.release(self._device)
 

@@ -11,6 +11,7 @@ import torch
 from engine.execution.cuda_graphs import DecodeGraphs, context_buckets, row_bucket, sample_on_device
 from engine.execution.decode_inputs import HEADER, DecodeInputs, Draw, Staging, draw_of
 from engine.execution.device_sampler import draw
+from engine.execution.prefill_graphs import token_bucket
 from engine.execution.sampler import Sampler
 from engine.execution.torch_runner import TorchRunner
 from engine.request import GREEDY, SamplingParams
@@ -23,7 +24,7 @@ SAMPLED = (
     SamplingParams(temperature=1.5, top_p=0.7, seed=3),
     SamplingParams(temperature=0.8, top_p=1.0, top_k=5, seed=4),
     SamplingParams(temperature=1.1, top_p=0.9, top_k=20, min_p=0.02, seed=5),
-    SamplingParams(temperature=1.0, top_p=0.95, repetition_penalty=1.3, seed=6),
+    SamplingParams(temperature=1.0, top_p=0.95, repetition_penalty=1.3, seed=16),
     GREEDY,
 )
 
@@ -37,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def with_graphs(path: Path, slots: int = 4) -> TorchRunner:
     runner = open_runner(path)
-    runner._graphs = runner._make_graphs(slots, lambda *_: None)
+    runner._make_graphs(slots, lambda *_: None)
     return runner
 
 
@@ -182,3 +183,24 @@ def test_a_flat_distribution_keeps_its_tail() -> None:
     kind = staging.sample(rows, lambda _: 1 - 1e-12)
     ids = draw(torch.zeros(2, 5000), DecodeInputs.of(staging.matrix), kind).tolist()
     assert ids == [4998, 3499]
+
+
+@pytest.mark.parametrize("chunk", [7, 40, 130])
+def test_padded_chunks_give_the_plain_logits(folder: Path, chunk: int) -> None:
+    runner, plain = with_graphs(folder), open_runner(folder)
+    assert runner._prefills is not None
+    prompt = [i * 5 % 300 + 3 for i in range(260)]
+    ours, theirs = (Stream(1, list(prompt), scattered(20)) for _ in range(2))
+    while ours.computed < len(prompt) - 1:
+        row = ours.row(chunk)
+        logits = runner._prefills.logits(row)
+        expected = plain.logits(Batch([theirs.row(chunk)]), every_token=True)[-1:]
+        assert (logits - expected).abs().max() < 1e-4 * expected.abs().max()
+        ours.computed += row.length
+        theirs.computed += row.length
+    runner.close()
+    plain.close()
+
+
+def test_token_buckets() -> None:
+    assert [token_bucket(n) for n in (2, 32, 33, 500, 512)] == [32, 32, 64, 512, 512]
