@@ -49,12 +49,12 @@ def _surface(drawing: Svg, panel: Panel, left: float, top: float, width: float, 
         x, y = x0 + w * column, bottom - h * (row + 1)
         fill = colour(gain)
         drawing.rect(x + 1, y + 1, w - 2, h - 2, fill, rx=2)
-        dark = gain > FULL * 0.55
+        dark = abs(gain) > FULL * 0.55
         ink = svg.PANEL if dark else svg.MUTED if abs(gain) < PAYS else svg.TEXT
         words = "0" if abs(gain) < 0.005 else figure(gain * 100, 0, sign=True)
         drawing.text(x + w / 2, y + h / 2 + 6, words, 17, ink, 600 if gain >= PAYS else 400, "middle")
         if (column, row) in panel.measured:
-            _point(drawing, panel.measured[column, row], x + w - 15, y + 15)
+            _point(drawing, panel.measured[column, row], x + w - 17, y + 17)
     _border(drawing, panel.gains, x0, bottom, w, h)
     for i, words in enumerate(panel.columns):
         drawing.text(x0 + w * (i + 0.5), bottom + 24, words, 15, svg.MUTED, anchor="middle")
@@ -66,10 +66,9 @@ def _surface(drawing: Svg, panel: Panel, left: float, top: float, width: float, 
 
 def _point(drawing: Svg, gain: float, x: float, y: float) -> None:
     """A measured cell: the surface is simulated, this is not."""
-    drawing.mark(x, y, 20, "o", colour(gain), svg.TEXT)
-    drawing.text(
-        x, y + 4, figure(gain * 100, 0), 11, svg.PANEL if gain > FULL * 0.55 else svg.TEXT, 600, "middle"
-    )
+    drawing.mark(x, y, 30, "o", colour(gain), svg.TEXT)
+    ink = svg.PANEL if abs(gain) > FULL * 0.55 else svg.TEXT
+    drawing.text(x, y + 4, figure(gain * 100, 0, sign=True), 12, ink, 600, "middle")
 
 
 def _border(drawing: Svg, gains: Mapping[Cell, float], x0: float, bottom: float, w: float, h: float) -> None:

@@ -221,7 +221,7 @@ def _panel(
         "found for every cell" if grid.best else "as the profile is set: a gain may be one over a bad setting"
     )
     if points:
-        words += "; circles: measured"
+        words += "; circles: measured, one run a seed"
     return Panel(title, words, grid.columns, grid.rows, found, points, grid.x, grid.y)
 
 
