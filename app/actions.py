@@ -73,6 +73,7 @@ MENUS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         (
             Entry("run", "Run burst", ("Ctrl+R",)),
             Entry("repeat", "Repeat the last burst", ("Ctrl+Shift+R",)),
+            Entry("compare", "Compare A/B…", ("Ctrl+B",)),
             Entry("stop", "Stop all", ("Ctrl+.",)),
             LINE,
             Entry("receipt", "Last receipt", ("Ctrl+I",)),

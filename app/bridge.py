@@ -133,6 +133,12 @@ class Bridge(QObject):
             self._tell(Notice("error", str(error)))
             return None
 
+    def for_experiments(self) -> tuple[Any, Any]:
+        """The engine and a subscription of its own, for a thread that runs bursts; (None, None) without."""
+        if self._engine is None:
+            return None, None
+        return self._engine, self._engine.subscribe(RING)
+
     def policies(self) -> list[str]:
         return list(self._engine.policies()) if self._engine is not None else []
 

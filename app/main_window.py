@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QMainWindow, QMenu, QStackedWidget, QVBoxLayout, Q
 from app.actions import build_menu
 from app.bridge import Bridge
 from app.chats import open_store
-from app.dialogs import show_about, show_log, show_shortcuts
+from app.handlers import handlers_of
 from app.layout import GUTTER, PanelLayout
 from app.model_menu import ModelMenu
 from app.panels.backends import BackendPanel
@@ -22,9 +22,11 @@ from app.panels.requests import RequestsPanel
 from app.panels.result import ResultCard
 from app.panels.result_page import Shown
 from app.panels.routing import RoutingPanel
+from app.panels.verdict_page import ShownVerdict
 from app.refresher import TURNS, Refresher
 from app.series.board import Board
 from app.series.outcome import RunSummary
+from app.series.verdict import Verdict
 from app.session import Session
 from app.settings import Settings
 from app.theme import ThemeHolder, stylesheet
@@ -65,7 +67,7 @@ class MainWindow(QMainWindow):
         self.tour: Tour | None = None
         self.setWindowTitle("Offramp")
         self.setMinimumSize(1280, 720)
-        menu, self.actions_by_name = build_menu(self, self._handlers())
+        menu, self.actions_by_name = build_menu(self, handlers_of(self))
         self._build(menu)
         self.wishes = Wishes(self)
         self._connect()
@@ -141,36 +143,6 @@ class MainWindow(QMainWindow):
     def _make_backend(self, name: str) -> BackendPanel:
         return BackendPanel(self.board, self.themes, name, KvMap(self.board, self.themes, name))
 
-    def _handlers(self) -> dict[str, Callable[[], object]]:
-        return {
-            "run": lambda: self.wishes.run(),
-            "repeat": lambda: self.wishes.repeat(),
-            "stop": lambda: self.wishes.stop_all(),
-            "open_model": lambda: self.model_menu.open_file(),
-            "focus_prompt": lambda: self.prompt.composer.editor.setFocus(),
-            "new_conversation": lambda: self.prompt.new_conversation(),
-            "conversations": lambda: self.prompt.show_conversations(),
-            "export_markdown": lambda: self.prompt.act("markdown"),
-            "export_json": lambda: self.prompt.act("json"),
-            "copy_reply": lambda: self.prompt.act("copy"),
-            "regenerate": lambda: self.prompt.act("regenerate"),
-            "edit_last": lambda: self.prompt.act("edit"),
-            "system_prompt": lambda: self.prompt.edit_system(),
-            "sampling": lambda: self.prompt.composer.sampling_line.open(),
-            "receipt": self.show_last_receipt,
-            "result": lambda: self.wishes.show_result(),
-            "presenter": self.toggle_presenter,
-            "theme": lambda: self.set_theme("light" if self.themes.current.name == "dark" else "dark"),
-            "system_theme": lambda: self.set_theme("system"),
-            "reset_layout": self.reset_layout,
-            "shortcuts": lambda: show_shortcuts(self),
-            "about": lambda: show_about(self),
-            "log": lambda: show_log(self, self.themes),
-            "settings": lambda: self.wishes.show_settings(),
-            "tour": self.begin_tour,
-            "quit": self.close,
-        }
-
     def _connect(self) -> None:
         self.bridge.changed.connect(self._board_changed)
         self.bridge.replaced.connect(self._engine_replaced)
@@ -184,6 +156,7 @@ class MainWindow(QMainWindow):
         bar.preset_chosen.connect(wishes.choose_preset)
         bar.theme_requested.connect(self.actions_by_name["theme"].trigger)
         bar.presenter_requested.connect(self.toggle_presenter)
+        bar.compare_requested.connect(wishes.show_compare)
         self.model_menu.model_chosen.connect(wishes.choose_model)
         self.model_menu.profile_chosen.connect(wishes.choose_profile)
         self.backends.restart_requested.connect(self.bridge.restart_backend)
@@ -234,7 +207,12 @@ class MainWindow(QMainWindow):
         presenting = self.presenter is not None and self.pages.currentIndex() == 1
         (self.presenter if presenting else self.prompt.composer.editor).setFocus()
 
+    def show_verdict(self, verdict: Verdict) -> None:
+        self.card.repeat_button.hide()  # a comparison is started from its own form
+        self.card.show_result(ShownVerdict(verdict))
+
     def show_result(self, now: RunSummary, before: RunSummary | None) -> None:
+        self.card.repeat_button.show()
         self.card.show_result(Shown(now, before, self.board.labels(), self.board.ranks()))
 
     def show_receipt(self, request_id: int) -> None:
@@ -276,6 +254,7 @@ class MainWindow(QMainWindow):
 
     def _engine_replaced(self) -> None:
         """The board is empty: drop what was drawn of the old engine, in this turn of the event loop."""
+        self.wishes.comparer.stop()
         self.sheet.close_sheet()
         self.card.hide()
         self.backends.forget()
@@ -389,6 +368,7 @@ class MainWindow(QMainWindow):
             self._save()
             self._timer.stop()
             self.model_menu.close()
+            self.wishes.comparer.close()
             self.prompt.close_store()
             self.hide()  # the window is gone at once; the backends get up to three seconds
             self.bridge.close()

@@ -14,7 +14,7 @@ HEIGHT = 56
 # (least width, model, policy, burst): widths of the combo boxes by the window's width
 WIDTHS = ((1700, 320, 200, 192), (1480, 264, 200, 192), (0, 184, 160, 152))
 SHORT_BELOW = 1480  # a short clock
-MARK_FROM = 1700  # below this EMULATED stands without its detail
+MARK_FROM = 1800  # below this EMULATED stands without its detail
 CLOCK_WIDEST = {False: "00.00 s, 000 of 000 finished", True: "00.00 s, 00 of 00"}
 
 
@@ -25,6 +25,7 @@ class Toolbar(QWidget):
     preset_chosen = Signal(str)
     theme_requested = Signal()
     presenter_requested = Signal()
+    compare_requested = Signal()
     model_chosen = Signal(str)
 
     def __init__(self, board: Board, themes: ThemeHolder, menu: QMenu, parent: QWidget | None = None) -> None:
@@ -42,6 +43,11 @@ class Toolbar(QWidget):
         self.stop_button = Button(
             themes, "Stop all", kind="danger", icon_name="stop", tip="Stop every request (Ctrl+.)"
         )
+        self.compare_button = Button(
+            themes, "Compare A/B", icon_name="compare", name="Compare A/B",
+            tip="Compare two policies in pairs of runs (Ctrl+B)",
+        )  # fmt: skip
+        self.comparing = ""  # "run 3 of 10"
         self.clock = QLabel()
         self.clock.setFont(font("body"))
         self.clock.setAccessibleName("Burst clock")
@@ -60,6 +66,7 @@ class Toolbar(QWidget):
         self.model.set_note("Getting ready…")
         self.model.keep = True
         self.model.chosen.connect(self.model_chosen)
+        self.compare_button.clicked.connect(self.compare_requested)
         self.presenter_button.clicked.connect(self.presenter_requested)
         self.policy.textActivated.connect(self.policy_chosen)
         self.preset.textActivated.connect(self.preset_chosen)
@@ -84,6 +91,7 @@ class Toolbar(QWidget):
             row.addWidget(combo)
         row.addSpacing(8)
         row.addWidget(self.run_button)
+        row.addWidget(self.compare_button)
         row.addWidget(self.stop_button)
         row.addSpacing(8)
         row.addWidget(self.clock)
@@ -110,6 +118,10 @@ class Toolbar(QWidget):
             combo.setFixedWidth(wide)
         # A fixed width, so that nothing moves while the figures grow.
         self._short = width < SHORT_BELOW
+        words = "" if self._short else "Compare A/B"
+        if self.compare_button.text() != words:
+            self.compare_button.setText(words)
+            self.compare_button.setFixedWidth(32 if self._short else self.compare_button.sizeHint().width())
         self.clock.setFont(font("label" if self._short else "body"))
         self.clock.setFixedWidth(self.clock.fontMetrics().horizontalAdvance(CLOCK_WIDEST[self._short]))
         self._show_mark()
@@ -131,9 +143,13 @@ class Toolbar(QWidget):
             self._asked = False
         busy = going or any(r.state is not RequestState.FINISHED for r in board.requests.values())
         usable = board.ready and board.failure is None
-        self.run_button.setEnabled(usable and not going and not self._asked and self.preset.count() > 0)
-        self.stop_button.setEnabled(usable and (busy or self._asked))
+        idle = usable and not going and not self._asked and not self.comparing
+        self.run_button.setEnabled(idle and self.preset.count() > 0)
+        self.compare_button.setEnabled(idle and self.preset.count() > 0)
+        self.stop_button.setEnabled(usable and (busy or self._asked or bool(self.comparing)))
         text = "starting…" if self._asked else "" if run is None else self._clock_text(run, now_s)
+        if self.comparing:
+            text = self.comparing + (f", {text.partition(',')[0]}" if going and not self._short else "")
         if text != self.clock.text():
             self.clock.setText(text)
 

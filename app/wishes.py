@@ -2,10 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from app.comparison import Comparer
 from app.series.choices import policy_choices, preset_choices
 from app.series.outcome import RunSummary, partner
+from app.series.verdict import Verdict
 from app.session import EMULATED, EMULATED_PRESET
 from app.settings_dialog import SettingsDialog
+from app.widgets.compare_form import CompareForm
 from engine.events import BurstDone, Notice
 
 if TYPE_CHECKING:
@@ -23,6 +26,10 @@ class Wishes:
         self._bridge, self._board, self._settings = window.bridge, window.board, window.settings
         self.last_run: tuple[str, str] | None = None  # preset, policy
         self.runs: list[RunSummary] = []  # of this session
+        self.comparer = Comparer(window.bridge, parent=window)
+        self.comparer.progress.connect(self._compare_progress)
+        self.comparer.finished.connect(self._compared)
+        self.comparer.failed.connect(self._compare_failed)
         self._first_run: tuple[str, str] | None = None  # waits until the engine is ready
 
     # bursts
@@ -58,6 +65,7 @@ class Wishes:
 
     def stop_all(self) -> None:
         self._first_run = None
+        self.comparer.stop()
         self._bridge.cancel_all()
         self._window.toolbar.took_notice()
 
@@ -67,13 +75,56 @@ class Wishes:
         """Keep the result and show it, unless it was stopped or nothing ran."""
         if done.aborted or not done.result.get("requests"):
             return
+        if self.comparer.running:  # one of many runs: the comparison tells them all at its end
+            return
         if self.runs and self.runs[-1].result.get("run_id") == done.run_id:
             return
-        model = self._board.model
-        emulation = (model.emulation or "emulated") if model is not None and model.emulated else ""
-        self.runs.append(RunSummary(done.result, emulation))
+        self.runs.append(RunSummary(done.result, self._emulation()))
         del self.runs[:-KEPT_RUNS]
         self.show_result()
+
+    # comparisons
+
+    def show_compare(self) -> CompareForm | None:
+        window, bar = self._window, self._window.toolbar
+        if not bar.compare_button.isEnabled():
+            return None
+        preset = bar.preset.currentText()
+        took = [r.makespan_s for r in self.runs if r.preset == preset and r.makespan_s]
+        policies = policy_choices(self._bridge.policies(), self._board.labels())
+        form = CompareForm(
+            window.themes, policies, bar.policy.currentText(), preset, took[-1] if took else None, window
+        )
+        form.start_requested.connect(lambda a, b, pairs: self.compare(preset, a, b, pairs))
+        form.closed.connect(form.deleteLater)
+        form.open_at(bar.compare_button)
+        return form
+
+    def compare(self, preset: str, a: str, b: str, pairs: int) -> None:
+        slots = {view.info.name: view.info.slots for view in self._board.backends.values()}
+        self.comparer.start(preset, a, b, pairs, slots, self._emulation())
+        self._compare_progress()
+
+    def _compare_progress(self, *_counts: int) -> None:
+        self._window.toolbar.comparing = self.comparer.words()
+        self._window.toolbar.refresh(self._window.now_s())
+
+    def _compared(self, verdict: Verdict | None) -> None:
+        self._compare_progress()
+        self._bridge.set_policy(self._window.toolbar.policy.currentText())
+        if verdict is None:
+            self._window.toast.show_notice(Notice("info", "The comparison ended before its first pair."))
+        else:
+            self._window.show_verdict(verdict)
+
+    def _compare_failed(self, words: str) -> None:
+        self._compare_progress()
+        self._bridge.cancel_all()
+        self.fail(words)
+
+    def _emulation(self) -> str:
+        model = self._board.model
+        return (model.emulation or "emulated") if model is not None and model.emulated else ""
 
     def show_result(self) -> None:
         if not self.runs:

@@ -1,6 +1,7 @@
 """The result card: lies over the window when a burst has ended. Esc closes it."""
 
 from pathlib import Path
+from typing import Protocol
 
 from PySide6.QtCore import QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QImage, QKeySequence, QPainter, QPaintEvent, QShortcut
@@ -8,9 +9,8 @@ from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.panels.painting import LEFT, RIGHT, draw_text, hair
-from app.panels.result_page import EDGE, ResultPage, Shown
-from app.series.outcome import as_json, as_markdown, headline, sentence
-from app.theme import ThemeHolder, font
+from app.panels.result_page import EDGE
+from app.theme import Theme, ThemeHolder, font
 from app.widgets.controls import Button, EmulatedMark
 from app.widgets.labels import make_label
 from app.widgets.panel import ElidedLabel
@@ -26,6 +26,20 @@ FILES = {
 }
 
 
+class Shown(Protocol):
+    """What a card needs of a result: a burst's or a comparison's."""
+
+    @property
+    def emulation(self) -> str: ...
+    @property
+    def stem(self) -> str: ...
+    def phrases(self) -> tuple[str, ...]: ...
+    def spoken(self) -> str: ...
+    def markdown(self) -> str: ...
+    def json(self) -> str: ...
+    def paint(self, painter: QPainter, theme: Theme, rect: QRectF) -> None: ...
+
+
 class Page(QWidget):
     def __init__(self, themes: ThemeHolder, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -38,7 +52,7 @@ class Page(QWidget):
             return
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        ResultPage(painter, self.shown, self._themes.current, QRectF(self.rect())).draw()
+        self.shown.paint(painter, self._themes.current, QRectF(self.rect()))
         painter.end()
 
 
@@ -120,15 +134,11 @@ class ResultCard(QWidget):
 
     def show_result(self, shown: Shown) -> None:
         self.shown = self.page.shown = shown
-        run = shown.now
-        against = f" beside {shown.before.policy}" if shown.before else ""
-        tokens = sum(int(r.get("output_tokens", 0)) for r in run.result.get("requests") or ())
-        self.phrase.set_full_text(f"{run.preset}, {run.policy}{against}, {tokens:,} tokens out",
-                                  f"{run.preset}, {run.policy}{against}")  # fmt: skip
-        self.emulated.setVisible(bool(run.emulation))
-        self.emulated.set_detail(run.emulation)
-        self.page.setAccessibleName(f"{headline(run)}. {sentence(run, shown.before, shown.labels)}")
-        self.page.setAccessibleDescription(as_markdown(run, shown.before, shown.labels))
+        self.phrase.set_full_text(*shown.phrases())
+        self.emulated.setVisible(bool(shown.emulation))
+        self.emulated.set_detail(shown.emulation)
+        self.page.setAccessibleName(shown.spoken())
+        self.page.setAccessibleDescription(shown.markdown())
         self.place()
         self.show()
         self.raise_()
@@ -164,12 +174,10 @@ class ResultCard(QWidget):
         if self.shown is None:
             return
         if name == "copy":
-            text = as_markdown(self.shown.now, self.shown.before, self.shown.labels)
-            QGuiApplication.clipboard().setText(text)
+            QGuiApplication.clipboard().setText(self.shown.markdown())
             return
         title, kind = FILES[name]
-        stem = f"offramp-{self.shown.now.preset}-{self.shown.now.policy}"
-        dialog = QFileDialog(self, title, f"{stem}.{name}", kind)
+        dialog = QFileDialog(self, title, f"{self.shown.stem}.{name}", kind)
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         dialog.setDefaultSuffix(name)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -182,7 +190,7 @@ class ResultCard(QWidget):
             return False
         try:
             if kind == "json":
-                Path(path).write_text(as_json(self.shown.now, self.shown.before), encoding="utf-8")
+                Path(path).write_text(self.shown.json(), encoding="utf-8")
                 return True
             done = self._save_png(path) if kind == "png" else self._save_svg(path)
             if done:
@@ -207,7 +215,7 @@ class ResultCard(QWidget):
         generator.setFileName(path)
         generator.setSize(PICTURE)
         generator.setViewBox(QRect(0, 0, PICTURE.width(), PICTURE.height()))
-        generator.setTitle(f"Offramp: {self.shown.now.preset}" if self.shown else "Offramp")
+        generator.setTitle(f"Offramp: {self.phrase.full_text()}")
         painter = QPainter()
         if not painter.begin(generator):
             return False
@@ -225,12 +233,12 @@ class ResultCard(QWidget):
         drawn = draw_text(painter, head, LEFT, "Offramp", bold, theme.text)
         rest = head.adjusted(drawn.width() + 16, 0, -300, 0)
         draw_text(painter, rest, LEFT, self.phrase.full_text(), label, theme.muted, elide=True)
-        if self.shown is not None and self.shown.now.emulation:
-            text = f"EMULATED  {self.shown.now.emulation}"
+        if self.shown is not None and self.shown.emulation:
+            text = f"EMULATED  {self.shown.emulation}"
             box = draw_text(painter, head.adjusted(0, 0, -10, 0), RIGHT, text, label, theme.emulated)
             painter.setPen(hair(theme.emulated, 1, (3, 3)))
             painter.drawRoundedRect(box.adjusted(-9.5, -3.5, 9.5, 3.5), 4, 4)
         painter.fillRect(0, HEADER, wide, 1, theme.line)
         if self.shown is not None:
             area = QRectF(0, HEADER, wide, PICTURE.height() - HEADER)
-            ResultPage(painter, self.shown, theme, area).draw()
+            self.shown.paint(painter, theme, area)

@@ -7,7 +7,16 @@ from PySide6.QtCore import QLineF, QRectF
 from PySide6.QtGui import QColor, QPainter
 
 from app.panels.painting import CENTRE, LEFT, RIGHT, draw_text, hair, half, tick_text, ticks, width_of, wrap
-from app.series.outcome import Metric, RunSummary, headline, metrics, notes, sentence
+from app.series.outcome import (
+    Metric,
+    RunSummary,
+    as_json,
+    as_markdown,
+    headline,
+    metrics,
+    notes,
+    sentence,
+)
 from app.series.percentiles import percentile
 from app.series.words import figure, percent
 from app.theme import Theme, font
@@ -25,6 +34,33 @@ class Shown:
     before: RunSummary | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def emulation(self) -> str:
+        return self.now.emulation
+
+    @property
+    def stem(self) -> str:
+        return f"offramp-{self.now.preset}-{self.now.policy}"
+
+    def phrases(self) -> tuple[str, str]:
+        """What ran, and the same in fewer words."""
+        against = f" beside {self.before.policy}" if self.before else ""
+        short = f"{self.now.preset}, {self.now.policy}{against}"
+        tokens = sum(int(r.get("output_tokens", 0)) for r in self.now.result.get("requests") or ())
+        return f"{short}, {tokens:,} tokens out", short
+
+    def spoken(self) -> str:
+        return f"{headline(self.now)}. {sentence(self.now, self.before, self.labels)}"
+
+    def markdown(self) -> str:
+        return as_markdown(self.now, self.before, self.labels)
+
+    def json(self) -> str:
+        return as_json(self.now, self.before)
+
+    def paint(self, painter: QPainter, theme: Theme, rect: QRectF) -> None:
+        ResultPage(painter, self, theme, rect).draw()
 
     def runs(self) -> list[RunSummary]:
         return [r for r in (self.before, self.now) if r is not None]

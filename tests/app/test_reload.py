@@ -6,7 +6,6 @@ import pytest
 from fake_engine import GPU, FakeEngine, backend_infos, golden_scene, setup_events
 from PySide6.QtWidgets import QComboBox
 
-from app.model_menu import ModelMenu
 from app.series.choices import OPEN_FILE, Choice, model_choices
 from app.widgets.choice_list import ROLE
 from engine.errors import ConfigError
@@ -144,9 +143,8 @@ def test_the_model_menu_lists_sizes_licences_and_what_is_installed() -> None:
 
 def test_choosing_a_model_reloads_and_is_remembered(rig, qtbot) -> None:
     combo: QComboBox = rig.window.toolbar.model
-    menu = ModelMenu(combo, rig.session, rig.window, look=lambda _current: choices())
-    menu.model_chosen.connect(rig.window.wishes.choose_model)
-    menu.refresh()
+    rig.window.model_menu._look = lambda _current: choices()
+    rig.window.model_menu.refresh()
     qtbot.waitUntil(lambda: combo.count() == len(choices()))
     values = [combo.itemData(i, ROLE).value for i in range(combo.count())]
     at = values.index("model:qwen2.5-0.5b-instruct")
@@ -155,7 +153,6 @@ def test_choosing_a_model_reloads_and_is_remembered(rig, qtbot) -> None:
     qtbot.waitUntil(lambda: bool(rig.engines))
     assert rig.engine.config.model == "qwen2.5-0.5b-instruct"
     assert rig.session.preferences.values["model"] == "qwen2.5-0.5b-instruct"
-    menu.close()
 
 
 def test_a_stopped_backend_offers_the_log(rig, qtbot) -> None:

@@ -1,0 +1,127 @@
+"""What a comparison in pairs says: means, differences with their intervals, and a verdict. No Qt.
+
+The numbers and the rule come from `engine.experiments`; here they become words.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from app.series.words import figure, percent, seconds
+
+SHOWN = (  # keys of the engine's metrics, with the decimals they are shown with
+    ("duration", 2),
+    ("output_throughput", 1),
+    ("median_ttft_ms", 2),
+    ("p95_ttft_ms", 2),
+    ("median_e2el_ms", 2),
+    ("p95_e2el_ms", 2),
+)
+WORDS = {"better": "better", "worse": "worse", "no difference": "no difference", "no verdict": "no verdict"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One metric of B against A. Changes are percent of A's mean."""
+
+    name: str
+    unit: str
+    decimals: int
+    a: float
+    b: float
+    change: float | None
+    low: float | None
+    high: float | None
+    verdict: str  # "better", "worse", "no difference", "no verdict"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Policy `b` against the baseline `a`, over `pairs` runs of each."""
+
+    preset: str
+    a: str
+    b: str
+    pairs: int
+    finished: bool
+    a_makespans: tuple[float, ...]
+    b_makespans: tuple[float, ...]
+    lines: tuple[Line, ...]
+    emulation: str = ""
+    rule: str = ""
+
+    @property
+    def makespan(self) -> Line | None:
+        return next((line for line in self.lines if line.name == "Makespan"), None)
+
+    @property
+    def headline(self) -> str:
+        line = self.makespan
+        if line is None or line.verdict == "no verdict":
+            return f"No verdict: {figure(self.pairs)} of the five pairs it takes"
+        if line.verdict == "no difference":
+            return "No difference found"
+        word = "faster" if line.verdict == "better" else "slower"
+        return f"{self.b} is {word}: {percent(line.change, 1, signed=True)} makespan"
+
+    @property
+    def sentence(self) -> str:
+        line = self.makespan
+        if line is None:
+            return "No pair was finished."
+        means = f"{seconds(line.b)} instead of {seconds(line.a)}, means of {figure(self.pairs)} runs each."
+        if line.low is None or line.high is None:
+            return means
+        ends = f"{percent(line.low, 1, signed=True)} to {percent(line.high, 1, signed=True)}"
+        clear = "stays clear of zero" if line.low * line.high > 0 else "holds zero"
+        return f"{means} The 95 % interval of the change, {ends}, {clear}."
+
+    def as_markdown(self) -> str:
+        lines = [f"### {self.preset}: {self.headline}", ""]
+        if self.emulation:
+            lines += [f"**EMULATED** {self.emulation}", ""]
+        lines += [self.sentence, "", f"| | {self.a} | {self.b} | change | 95 % interval | |"]
+        lines.append("|---|---:|---:|---:|---:|---|")
+        for line in self.lines:
+            cells = [figure(line.a, line.decimals), figure(line.b, line.decimals)]
+            cells += [percent(line.change, 1, signed=True), interval(line), line.verdict]
+            lines.append(f"| {line.name}, {line.unit} | " + " | ".join(cells) + " |")
+        return "\n".join([*lines, "", self.rule]).rstrip() + "\n"
+
+    def as_json(self) -> str:
+        data: dict[str, Any] = {"format": "offramp-comparison", "version": 1, **asdict(self)}
+        return json.dumps(data | {"headline": self.headline}, indent=2) + "\n"
+
+
+def interval(line: Line) -> str:
+    if line.low is None or line.high is None:
+        return "n/a"
+    return f"{figure(line.low, 1, signed=True)} to {percent(line.high, 1, signed=True)}"
+
+
+def verdict_of(outcome: Any, names: Sequence[str], preset: str, emulation: str) -> Verdict | None:
+    """From an `engine.experiments.compare.Outcome` of two arms; None without a whole pair."""
+    from engine.experiments.metrics import BY_KEY
+    from engine.experiments.statistics import RULE
+
+    if not outcome.pairs:
+        return None
+    base, setting = (outcome.plan.key(arm) for arm in outcome.plan.arms)
+    found = outcome.comparisons()[setting]
+    lines = []
+    for key, decimals in SHOWN:
+        comparison, metric = found.get(key), BY_KEY[key]
+        if comparison is None:
+            continue
+        change, low, high = (
+            None if share is None else 100 * share
+            for share in map(comparison.share, (comparison.difference, comparison.low, comparison.high))
+        )
+        lines.append(
+            Line(metric.label, metric.unit, decimals, comparison.baseline_mean, comparison.mean,
+                 change, low, high, str(comparison.verdict))
+        )  # fmt: skip
+    spans = [tuple(outcome.values(arm, BY_KEY["duration"]) or ()) for arm in (base, setting)]
+    return Verdict(preset, names[0], names[1], outcome.pairs, outcome.finished, spans[0], spans[1],
+                   tuple(lines), emulation, RULE)  # fmt: skip

@@ -1,0 +1,120 @@
+"""Compare A/B: progress, verdicts, stopping, failing; the engine's own statistics, invented runs."""
+
+import random
+
+import pytest
+from fake_engine import CPU, GPU, golden_scene
+from test_charts import keep_panels, texts, too_wide  # noqa: F401
+
+from app.comparison import Comparer
+from engine.errors import BackendError
+
+
+class Invented:
+    """A place that makes up runs: `speed` is the makespan of a policy."""
+
+    def __init__(self, drain, speed: dict[str, float], fail_at: int = 0) -> None:
+        self.drain, self.speed, self.fail_at, self.runs = drain, speed, fail_at, 0
+
+    def run(self, source, arm, seed: int, draw: str) -> dict:
+        self.drain()
+        self.runs += 1
+        if self.runs == self.fail_at:
+            raise BackendError("A backend stopped: restart it.")
+        makespan = self.speed[arm.policy] + random.Random(draw).uniform(-0.1, 0.1)
+        times = [makespan * (i + 1) / 8 for i in range(8)]
+        requests = [
+            {
+                "id": i + 1, "backend": GPU, "arrival_s": 0.0, "prompt_tokens": 516, "cached_tokens": 496,
+                "output_tokens": 2, "ttft_s": t / 2, "tpot_s": t / 2, "e2e_s": t, "queue_s": 0.0,
+                "finish_reason": "length", "predicted_s": None, "token_times_s": [t / 2, t], "receipt": None,
+            }
+            for i, t in enumerate(times)
+        ]  # fmt: skip
+        return {
+            "preset": source.name, "policy": arm.policy, "makespan_s": makespan, "requests": requests,
+            "output_throughput": 16 / makespan, "requests_per_backend": {CPU: 0, GPU: 8}, "emulated": True,
+            "backends": [{"name": CPU}, {"name": GPU}],
+        }  # fmt: skip
+
+
+def invent(rig, speed, **options) -> Comparer:
+    comparer = rig.window.wishes.comparer
+    comparer._make_place = lambda engine, drain: Invented(drain, speed, **options)
+    return comparer
+
+
+def start(rig, pairs: int = 5):
+    form = rig.window.wishes.show_compare()
+    form.b.setCurrentText("least-requests")
+    form.a.setCurrentText("isolated-rates")
+    form.pairs.setValue(pairs)
+    form.start_button.click()
+
+
+def test_a_clear_difference_gets_a_verdict_with_its_interval(rig, qtbot) -> None:
+    invent(rig, {"isolated-rates": 11.47, "least-requests": 10.35})
+    start(rig)
+    assert "run" in rig.window.toolbar.comparing and not rig.window.toolbar.run_button.isEnabled()
+    qtbot.waitUntil(lambda: rig.window.card.isVisible(), timeout=6_000)
+    card = rig.window.card
+    said = card.page.accessibleName()
+    assert said.startswith("least-requests is faster: \N{MINUS SIGN}")
+    assert "95 % interval" in said and "stays clear of zero" in said
+    assert "better" in card.shown.markdown() and '"verdict": "better"' in card.shown.json()
+    assert rig.window.toolbar.run_button.isEnabled() and not rig.window.toolbar.comparing
+
+
+def test_no_difference_and_too_few_pairs_are_said(rig, qtbot) -> None:
+    invent(rig, {"isolated-rates": 10.0, "least-requests": 10.0})
+    start(rig)
+    qtbot.waitUntil(lambda: rig.window.card.isVisible(), timeout=6_000)
+    assert rig.window.card.page.accessibleName().startswith("No difference found.")
+    rig.window.card.close_card()
+    start(rig, pairs=2)
+    qtbot.waitUntil(lambda: rig.window.card.isVisible(), timeout=6_000)
+    assert rig.window.card.page.accessibleName().startswith("No verdict: 2 of the five pairs it takes.")
+
+
+def test_a_failing_run_is_said_and_everything_works_again(rig, qtbot) -> None:
+    invent(rig, {"isolated-rates": 10.0, "least-requests": 10.0}, fail_at=3)
+    start(rig)
+    qtbot.waitUntil(lambda: rig.window.toast.isVisible(), timeout=6_000)
+    assert "A backend stopped" in rig.window.toast.label.text()
+    assert rig.window.toolbar.run_button.isEnabled()
+
+
+def test_stop_all_ends_a_comparison(rig, qtbot) -> None:
+    comparer = invent(rig, {"isolated-rates": 10.0, "least-requests": 10.0})
+    start(rig, pairs=50)
+    rig.window.wishes.stop_all()
+    qtbot.waitUntil(lambda: not comparer.running, timeout=6_000)
+
+
+def test_closing_while_comparing(rig, qtbot) -> None:
+    comparer = invent(rig, {"isolated-rates": 10.0, "least-requests": 10.0})
+    start(rig, pairs=50)
+    rig.window.close()
+    assert not comparer.running
+
+
+def test_the_same_policy_twice_is_not_compared(rig) -> None:
+    form = rig.window.wishes.show_compare()
+    form.a.setCurrentText("least-requests")
+    form.b.setCurrentText("least-requests")
+    form._look()
+    assert not form.start_button.isEnabled() and "same policy" in form.note.text()
+    form.close()
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (1920, 1080)])
+def test_nothing_is_wider_than_its_place(rig, qtbot, texts, size) -> None:  # noqa: F811
+    rig.engine.publish(*golden_scene())
+    rig.window.resize(*size)
+    rig.settle()
+    invent(rig, {"isolated-rates": 11.47, "least-requests": 10.35})
+    rig.window.wishes.compare("seed-warm-8", "isolated-rates", "least-requests", 5)
+    qtbot.waitUntil(lambda: rig.window.card.isVisible(), timeout=6_000)
+    texts.clear()
+    rig.window.card.grab()
+    assert too_wide(texts) == []
