@@ -51,9 +51,14 @@ def run_jobs(
 ) -> Done:
     """Run what is missing. Ctrl+C keeps what is done."""
     runs: dict[tuple[str, str, int], RunFile] = {}
+    digests: dict[str, str] = {}  # of the requests: a name alone does not tell that they have changed
     try:
         for done, job in enumerate(jobs, 1):
-            key = digest({**settings, "workload": job.source.name, "arm": [job.arm.policy, job.arm.slots]})
+            name = job.source.name
+            if name not in digests:
+                digests[name] = job.source.digest()
+            arm = [job.arm.policy, job.arm.slots]
+            key = digest({**settings, "workload": name, "requests": digests[name], "arm": arm})
             path = run_path(folder, job.seed + 1, f"{job.point}-{job.arm_name}")
             run = load_run(path, key)
             if run is None:
