@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from app.series.words import figure, percent, seconds
+from app.series.words import figure, percent, plural, seconds
 
 SHOWN = (  # keys of the engine's metrics, with the decimals they are shown with
     ("duration", 2),
@@ -70,7 +70,7 @@ class Verdict:
         line = self.makespan
         if line is None:
             return "No pair was finished."
-        means = f"{seconds(line.b)} instead of {seconds(line.a)}, means of {figure(self.pairs)} runs each."
+        means = f"{seconds(line.b)} instead of {seconds(line.a)}, means of {figure(self.pairs)} {plural(self.pairs, 'run')} each."
         if line.low is None or line.high is None:
             return means
         ends = f"{percent(line.low, 1, signed=True)} to {percent(line.high, 1, signed=True)}"
