@@ -74,7 +74,7 @@ class MainWindow(QMainWindow):
         self._restore()
         self._apply_theme()
         self._timer = QTimer(self)
-        self._timer.setInterval(REFRESH_MS // TURNS)
+        self._timer.setInterval(REFRESH_MS // TURNS + 1)
         self._timer.timeout.connect(self._next_turn)
         self._timer.start()
 

@@ -70,7 +70,8 @@ class Verdict:
         line = self.makespan
         if line is None:
             return "No pair was finished."
-        means = f"{seconds(line.b)} instead of {seconds(line.a)}, means of {figure(self.pairs)} {plural(self.pairs, 'run')} each."
+        runs = f"{figure(self.pairs)} {plural(self.pairs, 'run')} each"
+        means = f"{seconds(line.b)} instead of {seconds(line.a)}, means of {runs}."
         if line.low is None or line.high is None:
             return means
         ends = f"{percent(line.low, 1, signed=True)} to {percent(line.high, 1, signed=True)}"
