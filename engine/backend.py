@@ -133,6 +133,7 @@ class Backend:
             hashes_added=added,
             hashes_removed=removed,
             other_busy=other_busy,
+            threads=getattr(self.runner, "threads", 0),  # emulated runners have none
         )
         self._sequence += 1
         self._ended.clear()

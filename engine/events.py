@@ -94,6 +94,7 @@ class StepReport:
     hashes_added: tuple[bytes, ...] = ()
     hashes_removed: tuple[bytes, ...] = ()
     other_busy: bool | None = None  # did another backend compute as it began? None = not known
+    threads: int = 0  # that computed it; 0 = not told
 
     @property
     def duration_s(self) -> float:

@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection, wait
 
 from engine.backend import Command, Submit
 from engine.clock import Clock
-from engine.events import BackendInfo, BackendState, BackendStatus, Event, StepReport
+from engine.events import BackendInfo, BackendState, BackendStatus, Event, Notice, StepReport
 from engine.execution.emulated import Neighbours
 from engine.profiling.profile import BackendProfile
 from engine.request import BackendName, RequestId
@@ -115,6 +115,12 @@ class Supervisor:
         self._watch_stalls()
         return out
 
+    def _tell_threads(self, unit: Unit, threads: int) -> None:
+        """The backend's threads got in each other's way and it goes on with fewer."""
+        words = f"Other programs slow {unit.info.label} down: it goes on with {threads} of its threads."
+        self.update_info(unit.plan.spec.name, replace(unit.info, threads=threads))
+        self._publish(Notice("warning", words))
+
     def _read(self, unit: Unit, transport: Transport, out: list[Message]) -> bool:
         """Take every message that is there; False when the pipe is closed."""
         name = unit.plan.spec.name
@@ -126,6 +132,8 @@ class Supervisor:
                     case StepReport():
                         unit.owed.difference_update(e.request_id for e in message.ended)
                         unit.slow_step_s = max(0.9 * unit.slow_step_s, message.duration_s)
+                        if 0 < message.threads < unit.info.threads:
+                            self._tell_threads(unit, message.threads)
                         out.append((name, message))
                     case Loading(what, fraction):
                         self.set_state(name, BackendState.LOADING, f"{what}, {fraction:.0%}")

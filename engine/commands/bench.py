@@ -30,6 +30,16 @@ def add_parser(commands: Any) -> None:
     _add_model(quality, formats=False)
     quality.add_argument("--json", action="store_true", help="print JSON rows")
     quality.set_defaults(run=run_quality)
+    for name, words in (
+        ("growth", "costs of long replies and queues"),
+        ("overhead", "the loop around a step"),
+    ):
+        growth = kinds.add_parser(name, help=words)
+        growth.add_argument("--tokens", type=int, default=4000 if name == "growth" else 64, metavar="N")
+        growth.add_argument("--queued", type=int, default=32, metavar="N", help="waiting requests (32)")
+        _add_model(growth)
+        growth.add_argument("--json", action="store_true", help="print JSON rows")
+        growth.set_defaults(run=run_growth)
 
 
 def _add_model(parser: argparse.ArgumentParser, formats: bool = True) -> None:
@@ -122,6 +132,32 @@ def run_quality(args: argparse.Namespace) -> int:
         ("format", "perplexity", "change", "same first choice"),
         [(r["format"], r["perplexity"], f"{r['change']:+.2%}", f"{r['agreement']:.3f}") for r in rows],
         f"{rows[0]['tokens']:,} tokens; the default may be 1 % worse at most",
+    )
+    return 0
+
+
+def run_growth(args: argparse.Namespace) -> int:
+    from engine.experiments.children import json_lines
+    from engine.models.fetch import ensure_model
+
+    if not 64 <= args.tokens <= 100_000 or not 0 <= args.queued <= 10_000:
+        raise ConfigError("Use 64 to 100,000 --tokens and 0 to 10,000 --queued requests.")
+    spec = {
+        "model": str(ensure_model(args.model)),
+        "format": args.format,
+        "threads": 1,
+        "tokens": args.tokens,
+        "queued": args.queued,
+    }
+    _warn_busy()
+    rows = list(json_lines("engine.experiments.growth", spec))
+    if args.json:
+        sys.stdout.write(json.dumps(rows, indent=1) + "\n")
+        return 0
+    print_table(
+        "Costs around and inside a step, medians",
+        ("test", "value", "unit"),
+        [(r["test"], r["value"], r["unit"]) for r in rows],
     )
     return 0
 

@@ -1,6 +1,7 @@
 """A runner that computes with torch: one model, one KV cache, one device, one thread."""
 
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +16,15 @@ from engine.execution.cuda_graphs import DecodeGraphs, context_buckets, sample_o
 from engine.execution.linear import LINEAR_FORMATS
 from engine.execution.prefill_graphs import PrefillGraphs
 from engine.execution.sampler import Sampler
+from engine.execution.thread_guard import ThreadGuard
 from engine.execution.transformer import Progress, Transformer
 from engine.kv.storage import KVStorage, block_bytes
 from engine.models.architecture import ModelShape, named_shape
 from engine.models.weights import DummyWeights, Weights, open_weights
 from engine.request import RequestId
 from engine.scheduling.batch import Batch
+
+_now_s = time.perf_counter
 
 
 def _silent(_: str, __: float) -> None:
@@ -59,11 +63,17 @@ class TorchRunner:
             self._storage = KVStorage(self.shape, spec.kv_blocks, dtype, self._device)
         self.weight_bytes = self._model.step_bytes
         self._sampler = Sampler(seed)
+        self._guard = ThreadGuard(spec.threads)
         self._bucket = adapter.bucket(self._device)
         self._graphs: DecodeGraphs | None = None
         self._prefills: PrefillGraphs | None = None
         if self._device.type == "cuda":
             self._make_graphs(spec.slots, on_progress)
+
+    @property
+    def threads(self) -> int:
+        """Threads that compute now: the plan's, or fewer where they got in each other's way."""
+        return self._guard.threads
 
     @property
     def block_bytes(self) -> int:
@@ -74,10 +84,15 @@ class TorchRunner:
         """Compute the batch; one id per row with `samples`, in row order, on the host when it returns."""
         if self._graphs is not None and self._prefills is not None:
             return self._run_graphs(batch, self._graphs, self._prefills)
+        started_s = _now_s()
         rows = [row for row in batch.rows if row.samples]
         logits = self.logits(batch)
         with torch.inference_mode():
-            return self._sampler.sample(logits, rows)
+            ids = self._sampler.sample(logits, rows)
+        seconds = _now_s() - started_s
+        if all(row.is_decode for row in batch.rows) and self._guard.lowered(len(rows), seconds):
+            torch.set_num_threads(self._guard.threads)
+        return ids
 
     def _make_graphs(self, slots: int, on_progress: Progress) -> None:
         with torch.inference_mode():

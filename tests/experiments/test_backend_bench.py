@@ -30,7 +30,9 @@ def test_thread_counts_and_tests() -> None:
         wanted_tests("decode")
 
 
-@pytest.mark.parametrize("words", ["backends --rounds 0", "quality --formats int3", "backends --threads x"])
+@pytest.mark.parametrize(
+    "words", ["backends --rounds 0", "quality --formats int3", "backends --threads x", "growth --tokens 3"]
+)
 def test_bad_options_end_with_two(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", *words.split()]) == 2
     assert "offramp: " in capsys.readouterr().err
@@ -61,6 +63,14 @@ def test_a_comparison_from_end_to_end(tmp_path: Path) -> None:
     assert said[1] == "ours: float32, 1 threads"
     with Side({**spec, "kind": "ours"}) as side:
         assert side.measure("decode_512_shared_rows_8") > 0
+
+
+def test_growth_runs_the_real_loop(tmp_path: Path) -> None:
+    tiny_model("llama", max_position_embeddings=1024).save_pretrained(tmp_path)
+    spec = {"model": str(tmp_path), "format": "float32", "threads": 1, "tokens": 100, "queued": 8}
+    found = {row["test"]: row["value"] for row in json_lines("engine.experiments.growth", spec)}
+    assert all(value > 0 for value in found.values())
+    assert {"overhead_share_rows_4_queued_8", "reply_last_tokens_step", "reply_100_tokens"} <= set(found)
 
 
 def test_a_side_that_fails_says_why(tmp_path: Path) -> None:
