@@ -27,7 +27,7 @@ from engine.paths import cache_dir, make_folder
 
 ROWS = (1, 4, 8, 256)  # a lone reader, shared steps and a piece of a prompt
 _FRESH_BYTES = 32 << 20  # float32 weights cycled through, more than a private cache holds
-_REPEATS = 5  # the best counts; the first ones also build the kernels
+_REPEATS = 3  # the best counts; the first one also builds the kernels
 _MARGIN = 0.95  # a challenger must be faster by more than the trials' noise
 _log = logging.getLogger(__name__)
 

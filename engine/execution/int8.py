@@ -123,11 +123,16 @@ class Writer:
 
     def _scaled(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The product of `x` [rows, inputs] before each row is multiplied by the second result [rows, 1]."""
+        many = x.shape[0] >= _MANY_ROWS
         if self._turn is not None:
-            turn = self._turn if x.shape[0] < _MANY_ROWS else self._turn_bf16
+            turn = self._turn_bf16 if many else self._turn
             x = torch.mm(x.view(-1, turn.shape[0]).to(turn.dtype), turn).view_as(x)
         x = x.float()
-        top = x.abs().amax(-1, keepdim=True).clamp_min_(1e-20)
+        if many:  # one pass more, but no tensor of absolute values
+            top = torch.maximum(x.amax(-1, keepdim=True), x.amin(-1, keepdim=True).neg_())
+        else:
+            top = x.abs().amax(-1, keepdim=True)
+        top.clamp_min_(1e-20)
         codes = torch.addcdiv(self._middle, x, top, value=self._levels).to(torch.uint8)
         return self._product(codes), top
 
