@@ -54,7 +54,6 @@ def attend(
     the last tile of a head to arrive merges all of them, in order."""
     if EARLY:
         tl.extra.cuda.gdc_launch_dependents()
-        tl.extra.cuda.gdc_wait()
     row, head, tile = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     length = tl.load(lengths + row * stride)
     if tile * TILE >= length:
@@ -72,6 +71,21 @@ def attend(
     sin = tl.load(sines + new * DIM + HALF + d, mask=d_in, other=0.0)[None, :]
     line = qkv + row * (HEADS + 2 * KV_HEADS) * DIM
     grid = heads[:, None] * DIM + d[None, :]
+
+    # What earlier steps cached does not depend on the kernel before, so it is asked for first.
+    table = tables + row * stride
+    t = tile * TILE + tl.arange(0, TILE)
+    block = tl.load(table + t // BLOCK, mask=t < length, other=0).to(tl.int64)
+    old = (t < new)[:, None] & d_in[None, :]
+    is_new = (t == new)[:, None]
+    keys = cache + ((block * BLOCK + t % BLOCK) * place_size + head * DIM)[:, None] + d[None, :]
+    values = keys + KV_HEADS * DIM
+    c1 = tl.load(keys, mask=old, other=0.0)
+    c2 = tl.load(keys + HALF, mask=old, other=0.0)
+    u1 = tl.load(values, mask=old, other=0.0)
+    u2 = tl.load(values + HALF, mask=old, other=0.0)
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
     q1, q2 = _turned(line + grid, of_group, norm + grid, cos, sin, eps, HALF, DIM, NORM)
     q1, q2 = (q1 * scale).to(dtype), (q2 * scale).to(dtype)
 
@@ -82,7 +96,6 @@ def attend(
     v_at = line + (HEADS + KV_HEADS + head) * DIM + d[None, :]
     v1 = tl.load(v_at, mask=d_in[None, :], other=0.0).to(dtype)
     v2 = tl.load(v_at + HALF, mask=d_in[None, :], other=0.0).to(dtype)
-    table = tables + row * stride
     if tile * TILE + TILE >= length:
         home = tl.load(table + new // BLOCK).to(tl.int64) * BLOCK + new % BLOCK
         key_at = cache + home * place_size + head * DIM + d[None, :]
@@ -92,16 +105,8 @@ def attend(
         tl.store(value_at, v1, mask=d_in[None, :])
         tl.store(value_at + HALF, v2, mask=d_in[None, :])
 
-    t = tile * TILE + tl.arange(0, TILE)
-    block = tl.load(table + t // BLOCK, mask=t < length, other=0).to(tl.int64)
-    old = (t < new)[:, None] & d_in[None, :]
-    is_new = (t == new)[:, None]
-    keys = cache + ((block * BLOCK + t % BLOCK) * place_size + head * DIM)[:, None] + d[None, :]
-    values = keys + KV_HEADS * DIM
-    c1 = tl.where(is_new, k1, tl.load(keys, mask=old, other=0.0))
-    c2 = tl.where(is_new, k2, tl.load(keys + HALF, mask=old, other=0.0))
-    u1 = tl.where(is_new, v1, tl.load(values, mask=old, other=0.0))
-    u2 = tl.where(is_new, v2, tl.load(values + HALF, mask=old, other=0.0))
+    c1, c2 = tl.where(is_new, k1, c1), tl.where(is_new, k2, c2)
+    u1, u2 = tl.where(is_new, v1, u1), tl.where(is_new, v2, u2)
     scores = tl.dot(q1, tl.trans(c1), input_precision="ieee")
     scores = tl.dot(q2, tl.trans(c2), scores, input_precision="ieee")
     scores = tl.where((t < length)[None, :], scores, float("-inf"))

@@ -15,7 +15,7 @@ from engine.config import BLOCK_TOKENS
 from engine.devices import adapter
 from engine.errors import BackendError
 from engine.execution.decode_inputs import DecodeInputs, Draw, Staging
-from engine.execution.device_sampler import draw
+from engine.execution.device_sampler import UNSETTLED, draw, draw_sorted
 from engine.execution.sampler import Sampler
 from engine.execution.table_decoder import TableDecoder
 from engine.execution.transformer import Progress, Transformer
@@ -129,10 +129,7 @@ class DecodeGraphs:
         assert self._last is not None, "nothing was launched"
         adapter.wait(self._device)
         ids: list[int] = self._answers[: len(self._rows)].tolist()
-        for index, row in enumerate(self._rows):
-            if row.samples and row.sampling.repetition_penalty != 1:
-                ids[index] = self._sampler.sample(self._last.logits[index : index + 1], [row])[0]
-        return ids
+        return _settled(ids, self._last.logits, self._inputs, self._rows, self._sampler)
 
     def _graph(self, rows: int, context: int, kind: Draw) -> "RecordedStep":
         key = (rows, context, kind)
@@ -180,9 +177,19 @@ def sample_on_device(logits: torch.Tensor, rows: list[BatchRow], sampler: Sample
     """One id per row of `logits` [rows, vocab], drawn where they are; rows with a penalty by `sampler`."""
     staging = Staging(len(rows), 0, pinned=False)
     kind = staging.sample(rows, sampler.uniform)
-    inputs = DecodeInputs.of(staging.matrix.to(logits.device))
-    ids: list[int] = draw(logits, inputs, kind).tolist()
+    matrix = staging.matrix.to(logits.device)
+    ids: list[int] = draw(logits, DecodeInputs.of(matrix), kind).tolist()
+    return _settled(ids, logits, matrix, rows, sampler)
+
+
+def _settled(
+    ids: list[int], logits: torch.Tensor, matrix: torch.Tensor, rows: list[BatchRow], sampler: Sampler
+) -> list[int]:
+    """`ids` with what the device left open: filters of a flat distribution, and penalties."""
     for index, row in enumerate(rows):
-        if row.sampling.repetition_penalty != 1:
-            ids[index] = sampler.sample(logits[index : index + 1], [row])[0]
+        line = slice(index, index + 1)
+        if row.samples and row.sampling.repetition_penalty != 1:
+            ids[index] = sampler.sample(logits[line], [row])[0]
+        elif row.samples and ids[index] == UNSETTLED:
+            ids[index] = int(draw_sorted(logits[line], DecodeInputs.of(matrix[line])))
     return ids

@@ -85,61 +85,6 @@ def few_rows(
         tl.store(to, product.to(out.dtype.element_ty), mask=n_in)
 
 
-@triton.jit(do_not_specialize=["rows"])
-def some_rows(
-    x,  # [rows, K] in the weights' type
-    weight,
-    bias,
-    out,
-    rows,
-    N: tl.constexpr,
-    K: tl.constexpr,
-    BIAS: tl.constexpr,
-    GATED: tl.constexpr,
-    ADD: tl.constexpr,
-    M_TILE: tl.constexpr,
-    N_TILE: tl.constexpr,
-    SLICES: tl.constexpr,
-    SLICE: tl.constexpr,  # inputs of a slice at a time
-    STAGES: tl.constexpr,
-    EARLY: tl.constexpr,
-):
-    """One tile of x @ weight.T by matrix units. Parameters as in `few_rows`."""
-    if EARLY:
-        tl.extra.cuda.gdc_launch_dependents()
-    m = tl.program_id(1) * M_TILE + tl.arange(0, M_TILE)
-    n = tl.program_id(0) * N_TILE + tl.arange(0, N_TILE)
-    there, n_in = m < rows, n < N
-    # SLICES independent sums, summed up in the end: one long chain of products would wait on itself.
-    product = tl.zeros((SLICES, M_TILE, N_TILE), tl.float32)
-    second = tl.zeros((SLICES, M_TILE, N_TILE), tl.float32)
-    k = tl.arange(0, SLICES)[:, None] * SLICE + tl.arange(0, SLICE)[None, :]
-    x_lines = (m * K)[None, :, None]
-    lines = (n.to(tl.int64) * K)[None, None, :]
-    if EARLY:
-        tl.extra.cuda.gdc_wait()
-    for start in tl.range(0, K, SLICES * SLICE, num_stages=STAGES):
-        at = start + k
-        inside = (at < K)[:, None, :] & there[None, :, None]
-        part = tl.load(x + x_lines + at[:, None, :], mask=inside, other=0.0)
-        inside = (at < K)[:, :, None] & n_in[None, None, :]
-        tile = tl.load(weight + lines + at[:, :, None], mask=inside, other=0.0)
-        product = tl.dot(part, tile, product, input_precision="ieee")
-        if GATED:
-            tile = tl.load(weight + N * K + lines + at[:, :, None], mask=inside, other=0.0)
-            second = tl.dot(part, tile, second, input_precision="ieee")
-    product = tl.sum(product, 0)
-    if BIAS:
-        product += tl.load(bias + n, mask=n_in, other=0.0).to(tl.float32)[None, :]
-    if GATED:
-        product = product / (1.0 + tl.exp(-product)) * tl.sum(second, 0)
-    to = out + m[:, None].to(tl.int64) * N + n[None, :]
-    mask = there[:, None] & n_in[None, :]
-    if ADD:
-        product += tl.load(to, mask=mask, other=0.0)
-    tl.store(to, product.to(out.dtype.element_ty), mask=mask)
-
-
 @triton.jit
 def normed(
     x,  # float32 [rows, K]
@@ -174,8 +119,12 @@ def gated(
     out,  # [rows, N]
     N: tl.constexpr,
     N_TILE: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """silu(gate) * up, for a product that is not fused with it."""
+    if EARLY:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
     n = tl.program_id(1) * N_TILE + tl.arange(0, N_TILE)
     row = tl.program_id(0)
     gate = tl.load(both + row * 2 * N + n, mask=n < N, other=0.0).to(tl.float32)

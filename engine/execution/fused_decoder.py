@@ -1,8 +1,8 @@
 """A decode step in few kernels a layer, over buffers that stay where they are.
 
-One or two rows take five kernels a layer, up to eight take seven, and more take the library's products. The
-residual stream is float32 here; what enters a matrix product is rounded to the format's type, as in
-`Transformer.forward`, but with one or two rows. Imported only where triton is there.
+One or two rows take five kernels a layer; more take the library's products and four kernels between them.
+The residual stream is float32 here; what enters a product is rounded to the format's type, as in
+`Transformer.forward`, but for normed rows in our own kernels. Imported only where triton is there.
 """
 
 from dataclasses import dataclass
@@ -18,37 +18,23 @@ from engine.execution.linear import Dense, Linear
 from engine.execution.transformer import Layer, Transformer
 from engine.kv.storage import KVStorage
 
-FEW_ROWS = 2  # up to here every row is multiplied on its own, with the norm fused in
-SOME_ROWS = 8  # up to here by a kernel of ours, beyond by the library
+FEW_ROWS = 2  # up to here by kernels of ours; beyond, matrix units win, and the library knows them best
 _REGISTER_BYTES = 32 * 1024  # for the weights of one program that are on their way
-_SHARED_BYTES = 96 * 1024  # of a multiprocessor's fast memory, for one program's tiles in flight
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How a product is cut into programs. `k` and `slices`, which order the sums, do not depend on rows."""
+    """Outputs of a program, and inputs that it multiplies at a time."""
 
-    m: int
     n: int
     k: int
-    stages: int = 1
-    slices: int = 4
-    warps: int = 4
 
 
-def few_tiling(rows: int, inputs: int, itemsize: int, gated: bool) -> Tiling:
-    """All rows in a program, and as many outputs as its registers hold weights of."""
+def tiling(inputs: int, itemsize: int, gated: bool) -> Tiling:
+    """As many outputs a program as its registers hold weights of; the same for every number of rows."""
     k = min(1024, triton.next_power_of_2(inputs))
     line_bytes = -(-inputs // k) * k * itemsize * (1 + gated)
-    return Tiling(rows, max(1, min(8, _REGISTER_BYTES // triton.next_power_of_2(line_bytes))), k)
-
-
-def some_tiling(outputs: int, inputs: int, itemsize: int, gated: bool) -> Tiling:
-    """Narrow enough to fill the device, with many loads in flight."""
-    k = 64 // itemsize  # of each slice
-    n = 64 if outputs >= 32768 else 32 if outputs >= 2048 else 16
-    stage_bytes = 4 * k * (n * (1 + gated) + 16) * itemsize
-    return Tiling(16, n, k, max(2, min(6, _SHARED_BYTES // stage_bytes)))
+    return Tiling(max(1, min(8, _REGISTER_BYTES // triton.next_power_of_2(line_bytes))), k)
 
 
 def context_tile(head_dim: int, itemsize: int) -> int:
@@ -89,7 +75,7 @@ class FusedDecoder:
         rows = inputs.ids.shape[0]
         model, x = self._model, self._x
         x[:rows] = model.embedding.index_select(0, inputs.ids)
-        if rows > SOME_ROWS:
+        if rows > FEW_ROWS:
             return self._library_logits(rows, inputs, context)
         for index, layer in enumerate(model.layers):
             self._product(rows, x, layer.qkv, self._qkv, norm=layer.attention_norm)
@@ -101,7 +87,7 @@ class FusedDecoder:
         return self._logits[:rows]
 
     def _library_logits(self, rows: int, inputs: DecodeInputs, context: int) -> torch.Tensor:
-        """The same with the library's products, which win once a matrix unit's tile is full."""
+        """The same with the library's products."""
         model, shape = self._model, self._shape
         hidden, mixed, inner = self._hidden[:rows], self._mixed[:rows], self._inner[:rows]
         y: torch.Tensor | None = None
@@ -111,13 +97,15 @@ class FusedDecoder:
             self._norm(rows, layer.mlp_norm, layer.o(mixed))
             both = layer.gate_up(hidden)
             grid = (rows, triton.cdiv(shape.intermediate, 1024))
-            cuda_kernels.gated[grid](both, inner, N=shape.intermediate, N_TILE=1024)
+            cuda_kernels.gated[grid](
+                both, inner, N=shape.intermediate, N_TILE=1024, EARLY=self._early, launch_pdl=self._early
+            )
             y = layer.down(inner)
         self._norm(rows, model.final_norm, y)
         self._logits[:rows] = model.head(hidden)
         return self._logits[:rows]
 
-    def _norm(self, rows: int, weight: torch.Tensor, y: torch.Tensor | None, early: bool = False) -> None:
+    def _norm(self, rows: int, weight: torch.Tensor, y: torch.Tensor | None) -> None:
         """The stream, after `y` is added to it, normed into the hidden buffer."""
         size = self._shape.hidden
         cuda_kernels.normed[(rows,)](
@@ -129,8 +117,8 @@ class FusedDecoder:
             K=size,
             ADD=y is not None,
             K_TILE=triton.next_power_of_2(size),
-            EARLY=early,
-            launch_pdl=early,
+            EARLY=self._early,
+            launch_pdl=self._early,
         )
 
     def _product(
@@ -146,38 +134,26 @@ class FusedDecoder:
     ) -> None:
         assert isinstance(linear, Dense), "only plain matrices are laid out for the kernel"
         inputs, outputs, itemsize = x.shape[1], out.shape[1], linear.weight.itemsize
-        form = {
-            "N": outputs,
-            "K": inputs,
-            "BIAS": linear.bias is not None,
-            "GATED": gated,
-            "ADD": add,
-            "EARLY": self._early,
-            "launch_pdl": self._early,
-        }
-        bias = linear.weight if linear.bias is None else linear.bias
-        if rows <= FEW_ROWS:
-            cut = few_tiling(rows, inputs, itemsize, gated)
-            tiles = {"ROWS": cut.m, "N_TILE": cut.n, "K_TILE": cut.k, "num_warps": cut.warps}
-            cuda_kernels.few_rows[(triton.cdiv(outputs, cut.n),)](
-                x,
-                linear.weight,
-                bias,
-                x if norm is None else norm,
-                out,
-                self._shape.rms_eps,
-                NORM=norm is not None,
-                **form,
-                **tiles,
-            )
-            return
-        if norm is not None:
-            self._norm(rows, norm, None, self._early)
-            x = self._hidden
-        cut = some_tiling(outputs, inputs, itemsize, gated)
-        grid = (triton.cdiv(outputs, cut.n), triton.cdiv(rows, cut.m))
-        tiles = {"M_TILE": cut.m, "N_TILE": cut.n, "SLICE": cut.k, "SLICES": cut.slices, "STAGES": cut.stages}
-        cuda_kernels.some_rows[grid](x, linear.weight, bias, out, rows, num_warps=cut.warps, **form, **tiles)
+        cut = tiling(inputs, itemsize, gated)
+        cuda_kernels.few_rows[(triton.cdiv(outputs, cut.n),)](
+            x,
+            linear.weight,
+            linear.weight if linear.bias is None else linear.bias,
+            x if norm is None else norm,
+            out,
+            self._shape.rms_eps,
+            N=outputs,
+            K=inputs,
+            NORM=norm is not None,
+            BIAS=linear.bias is not None,
+            GATED=gated,
+            ADD=add,
+            ROWS=rows,
+            N_TILE=cut.n,
+            K_TILE=cut.k,
+            EARLY=self._early,
+            launch_pdl=self._early,
+        )
 
     def _attend(
         self, index: int, layer: Layer, inputs: DecodeInputs, context: int, qkv: torch.Tensor

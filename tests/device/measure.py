@@ -25,10 +25,11 @@ def open_dummy(
     slots: int = 32,
     blocks: int = 2048,
     threads: int = 1,
+    context: int = 4096,
 ) -> TorchRunner:
     kind = "cpu" if device == "cpu" else "gpu"
     spec = BackendSpec(BackendName(kind), kind, device, threads, format, slots, blocks)
-    return TorchRunner(spec, DummyWeights(shape, 1), 4096)
+    return TorchRunner(spec, DummyWeights(shape, 1), context)
 
 
 def row(number: int, start: int, length: int, vocab: int, sampling: SamplingParams = GREEDY) -> BatchRow:

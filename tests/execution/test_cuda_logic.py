@@ -10,7 +10,6 @@ import torch
 
 from engine.execution.cuda_graphs import DecodeGraphs, context_buckets, row_bucket, sample_on_device
 from engine.execution.decode_inputs import HEADER, DecodeInputs, Draw, Staging, draw_of
-from engine.execution.device_sampler import draw
 from engine.execution.prefill_graphs import token_bucket
 from engine.execution.sampler import Sampler
 from engine.execution.torch_runner import TorchRunner
@@ -174,15 +173,14 @@ def test_the_device_draws_what_the_host_draws(params: SamplingParams) -> None:
         assert sample_on_device(logits, rows, device) == host.sample(logits, rows)
 
 
-def test_a_flat_distribution_keeps_its_tail() -> None:
-    """Top-p 1 beside filtered rows must not lose tokens to a rounded sum."""
-    staging = Staging(2, 0, pinned=False)
+def test_a_flat_distribution_is_sorted_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The likeliest tokens do not hold what the filters leave: nothing of the tail may be lost."""
     rows = [s.row() for s in streams((SamplingParams(temperature=1.0, top_p=1.0, top_k=4999), SAMPLED[2]))]
     for row in rows:
         row.samples = True
-    kind = staging.sample(rows, lambda _: 1 - 1e-12)
-    ids = draw(torch.zeros(2, 5000), DecodeInputs.of(staging.matrix), kind).tolist()
-    assert ids == [4998, 3499]
+    sampler = Sampler(0)
+    monkeypatch.setattr(sampler, "uniform", lambda _: 1 - 1e-12)
+    assert sample_on_device(torch.zeros(2, 5000), rows, sampler) == [4998, 3499]
 
 
 @pytest.mark.parametrize("chunk", [7, 40, 130])
