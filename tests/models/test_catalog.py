@@ -27,6 +27,7 @@ def test_names_ignore_case_and_unknown_ones_list_the_known() -> None:
 
 def test_nothing_is_installed_in_a_fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OFFRAMP_DATA_DIR", str(tmp_path))
+    monkeypatch.delenv("OFFRAMP_MODELS_DIR", raising=False)  # models belong into that folder here
     assert not any(status.installed for status in list_models())
     path = model_path("qwen3-0.6b")
     path.mkdir(parents=True)

@@ -103,6 +103,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr(download, "pip_settings", lambda: {"index-url": site.index})
     monkeypatch.setattr(download.time, "sleep", lambda _: None)
     monkeypatch.setenv("OFFRAMP_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("OFFRAMP_MODELS_DIR", raising=False)  # models belong into that folder here
     monkeypatch.setenv("OFFRAMP_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     yield site
@@ -256,6 +257,7 @@ def test_an_unwritable_data_folder_is_a_sentence(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("OFFRAMP_DATA_DIR", str(tmp_path / "file"))
+    monkeypatch.delenv("OFFRAMP_MODELS_DIR", raising=False)  # models belong into that folder here
     with pytest.raises(Exception, match="OFFRAMP_DATA_DIR"):
         fetch.ensure_model("tiny")
 
@@ -268,6 +270,7 @@ def test_the_hub_out_of_reach_is_a_sentence(tmp_path: Path, monkeypatch: pytest.
         raise LocalEntryNotFoundError("no connection")
 
     monkeypatch.setenv("OFFRAMP_DATA_DIR", str(tmp_path))
+    monkeypatch.delenv("OFFRAMP_MODELS_DIR", raising=False)  # models belong into that folder here
     monkeypatch.setenv("OFFRAMP_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(huggingface_hub, "snapshot_download", absent)
     with pytest.raises(FetchError, match=r"hub cannot be reached for Qwen/Qwen3-0\.6B"):
@@ -286,6 +289,7 @@ def test_hub_models_appear_only_when_whole(
         (local_dir / file).write_bytes(b"weights")
 
     monkeypatch.setenv("OFFRAMP_DATA_DIR", str(tmp_path))
+    monkeypatch.delenv("OFFRAMP_MODELS_DIR", raising=False)  # models belong into that folder here
     monkeypatch.setenv("OFFRAMP_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(fetch, "require_space", lambda *_: None)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", arrive)
