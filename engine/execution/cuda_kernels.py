@@ -1,8 +1,8 @@
 """Triton kernels of a decode step: matrix products with their neighbours fused in.
 
 A step at few rows is a chain of short kernels that each wait for the one before, so what counts is how few
-there are. Every sum of a kernel runs in an order that depends on the row alone, never on the
-number of rows or on the longest context, so that a request's text does not depend on its company.
+there are. Every sum here runs in an order that depends on the row alone, never on the number of rows or on
+the longest context. (The library's products, for more rows, promise no such thing.)
 
 With EARLY a kernel may start while the one before ends (programmatic dependent launch, compute capability
 9.0): it then waits for the other's results itself.
@@ -95,12 +95,8 @@ def normed(
     K: tl.constexpr,
     ADD: tl.constexpr,
     K_TILE: tl.constexpr,
-    EARLY: tl.constexpr,
 ):
     """Root-mean-square norm of a row, for products that are not fused with it."""
-    if EARLY:
-        tl.extra.cuda.gdc_launch_dependents()
-        tl.extra.cuda.gdc_wait()
     k = tl.arange(0, K_TILE)
     inside = k < K
     at = tl.program_id(0) * K + k
@@ -119,12 +115,8 @@ def gated(
     out,  # [rows, N]
     N: tl.constexpr,
     N_TILE: tl.constexpr,
-    EARLY: tl.constexpr,
 ):
     """silu(gate) * up, for a product that is not fused with it."""
-    if EARLY:
-        tl.extra.cuda.gdc_launch_dependents()
-        tl.extra.cuda.gdc_wait()
     n = tl.program_id(1) * N_TILE + tl.arange(0, N_TILE)
     row = tl.program_id(0)
     gate = tl.load(both + row * 2 * N + n, mask=n < N, other=0.0).to(tl.float32)

@@ -97,9 +97,7 @@ class FusedDecoder:
             self._norm(rows, layer.mlp_norm, layer.o(mixed))
             both = layer.gate_up(hidden)
             grid = (rows, triton.cdiv(shape.intermediate, 1024))
-            cuda_kernels.gated[grid](
-                both, inner, N=shape.intermediate, N_TILE=1024, EARLY=self._early, launch_pdl=self._early
-            )
+            cuda_kernels.gated[grid](both, inner, N=shape.intermediate, N_TILE=1024)
             y = layer.down(inner)
         self._norm(rows, model.final_norm, y)
         self._logits[:rows] = model.head(hidden)
@@ -117,8 +115,6 @@ class FusedDecoder:
             K=size,
             ADD=y is not None,
             K_TILE=triton.next_power_of_2(size),
-            EARLY=self._early,
-            launch_pdl=self._early,
         )
 
     def _product(
@@ -159,8 +155,10 @@ class FusedDecoder:
         self, index: int, layer: Layer, inputs: DecodeInputs, context: int, qkv: torch.Tensor
     ) -> None:
         shape, model = self._shape, self._model
+        rows = inputs.ids.shape[0]
+        early = self._early and rows <= FEW_ROWS  # between the library's products it gains nothing
         half_tile = max(16, triton.next_power_of_2(shape.head_dim // 2))
-        grid = (inputs.ids.shape[0], shape.kv_heads, triton.cdiv(context, self._tile))
+        grid = (rows, shape.kv_heads, triton.cdiv(context, self._tile))
         cuda_attention.attend[grid](
             qkv,
             self._storage.layer(index),
@@ -187,6 +185,6 @@ class FusedDecoder:
             TILE=self._tile,
             MERGE=max(1, 256 // half_tile),
             NORM=layer.qk_norm is not None,
-            EARLY=self._early,
-            launch_pdl=self._early,
+            EARLY=early,
+            launch_pdl=early,
         )

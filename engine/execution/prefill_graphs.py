@@ -98,9 +98,8 @@ class PrefillGraphs:
 
     def _warm(self, on_progress: Progress) -> None:
         """Record every bucket on padding alone."""
-        sizes = [s for s in (32, 64, 128, 256, 512) if s <= MOST_TOKENS]
+        sizes = sorted({token_bucket(n) for n in range(1, MOST_TOKENS + 1)})
         keys = [(tokens, context) for context in (0, *self._contexts) for tokens in sizes]
-        self._staging[:] = self._storage.scratch_token
         for done, (tokens, context) in enumerate(keys):
             window = (context or tokens) // BLOCK_TOKENS
             self._staging[: 1 + 2 * tokens] = 0

@@ -107,7 +107,7 @@ def overhead_ms(runner: TorchRunner, rows: int, steps: int = 60) -> float:
     """Median milliseconds of a step outside `run`: deciding, booking, and pickling its report."""
     scheduler = Scheduler(KvManager(2048, "report"), make_policy("fcfs"), rows, 512, ())
     backend = Backend(BackendName("gpu"), scheduler, runner, MonotonicClock())
-    sampling = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=1000, ignore_eos=True)
+    sampling = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=600, ignore_eos=True)
     for n in range(rows):
         prompt = tuple(n * 100 + i % 90 + 3 for i in range(256))
         scheduler.add(Request(RequestId(1000 + n), prompt, sampling, 0.0), 0)
