@@ -48,7 +48,8 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         "--backends",
         default="auto",
         metavar="LIST",
-        help="auto, or devices such as cpu,cpu or cpu,cuda or cpu,mps or cpu",
+        help="auto, or devices such as cpu,cpu or cpu,cuda or cpu,mps or cpu; "
+        "with --emulate also cpu,emulated:gpu",
     )
     backends.add_argument(
         "--emulate",
@@ -80,7 +81,7 @@ def add_policy_option(parser: argparse.ArgumentParser) -> None:
 
 def config_from(args: argparse.Namespace) -> EngineConfig:
     """Engine configuration from parsed options. Raises `EngineError`."""
-    from engine.choose import parse_wanted
+    from engine.choose import check_mixture
     from engine.errors import ConfigError
     from engine.profiling.profile import load_profile
 
@@ -88,10 +89,7 @@ def config_from(args: argparse.Namespace) -> EngineConfig:
         raise ConfigError(f"--context {args.context} is too short: use 32 tokens or more.")
     if args.threads is not None and not 1 <= args.threads <= 1024:
         raise ConfigError(f"--threads {args.threads} makes no sense: use 1 or more.")
-    if args.backends != "auto":
-        parse_wanted(args.backends)
-    if args.emulate is not None:
-        load_profile(args.emulate)
+    profile = load_profile(args.emulate) if args.emulate is not None else None
     options = BackendOptions(
         args.backends,
         args.format,
@@ -101,6 +99,8 @@ def config_from(args: argparse.Namespace) -> EngineConfig:
         args.token_budget,
         args.scheduling,
     )
+    if args.backends != "auto":
+        check_mixture(options, profile)
     options.slots_of("")
     return EngineConfig(
         model=args.model,

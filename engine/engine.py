@@ -13,7 +13,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 
 from engine.burst import Burst
-from engine.choose import choose_backends, emulated_specs
+from engine.choose import choose_backends, emulated_specs, is_mixed
 from engine.clock import MonotonicClock
 from engine.config import BackendSpec, EngineConfig
 from engine.core import Core
@@ -234,10 +234,11 @@ class Engine:
 
     def _set_up(self) -> Core:
         config = self.config
-        if config.emulate is not None:
-            return self._set_up_emulated(load_profile(config.emulate))
-        specs, note = choose_backends(config.options, self._tell)
-        self._announce(specs)
+        profile = load_profile(config.emulate) if config.emulate is not None else None
+        if profile is not None and not is_mixed(config.options):
+            return self._set_up_emulated(profile)
+        specs, note = choose_backends(config.options, self._tell, profile)
+        infos = self._announce(specs, profile)
         path, codec, vocabulary, name = self._prepare_model()
         context = min(config.context_tokens, self._model_context)
         config = replace(config, context_tokens=context)
@@ -246,7 +247,7 @@ class Engine:
                 spec,
                 f"{name}|{spec.format}",
                 context,
-                tuple(sorted(codec.eos_ids)),
+                () if spec.emulated else tuple(sorted(codec.eos_ids)),  # placeholder ids mean nothing
                 str(path) if path else None,
                 _dummy_shape(config),
                 config.load_format,
@@ -256,8 +257,12 @@ class Engine:
         ]
         if note:
             self._hub.publish(Notice("info", note))
-        self._hub.publish(ModelLoaded(name, "", context, False))
-        units = [Unit(plan, info) for plan, info in zip(plans, self._infos(specs), strict=True)]
+        emulation = profile.title if profile is not None else ""
+        self._hub.publish(ModelLoaded(name, "", context, profile is not None, emulation))
+        units = [
+            Unit(plan, info, profile.backend(spec.name) if profile is not None and spec.emulated else None)
+            for spec, plan, info in zip(specs, plans, infos, strict=True)
+        ]
         return Core(config, codec, vocabulary, units, self._clock, self._hub.publish, self._ids)
 
     def _set_up_emulated(self, profile: Profile) -> Core:
@@ -309,18 +314,18 @@ class Engine:
         order = sorted(range(len(specs)), key=lambda i: (specs[i].kind != "gpu", i))
         infos = []
         for i, spec in enumerate(specs):
-            device = profile.backend(spec.name).device_name if profile else spec.device
+            timed = profile.backend(spec.name) if profile is not None and spec.emulated else None
             info = BackendInfo(
                 name=spec.name,
                 label=spec.label,
                 kind=spec.kind,
                 rank=order.index(i),
                 device=spec.device,
-                device_name=device,
+                device_name=timed.device_name if timed is not None else spec.device,
                 emulated=spec.emulated,
                 slots=spec.slots,
                 kv_blocks=spec.kv_blocks,
-                block_bytes=profile.backend(spec.name).block_bytes if profile else 0,
+                block_bytes=timed.block_bytes if timed is not None else 0,
                 threads=spec.threads,
                 format=spec.format,
             )

@@ -80,7 +80,7 @@ class Watch:
 
         def over(_: list[Event]) -> bool:
             running = self.running
-            alone = len(running) == 1
+            alone = sum(not i.emulated for i in running) == 1
             return self._unmeasured or all(i.priced and (i.paired or i.emulated or alone) for i in running)
 
         self.until(over)
