@@ -115,6 +115,28 @@ def find_run(name: str) -> Path:
     return found[-1]
 
 
+def read_head(path: Path) -> dict[str, Any]:
+    """The first line of a run file. Raises `ModelFileError` saying why it is none that this version reads."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return _checked_head(json.loads(file.readline()), path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelFileError(f"{path} cannot be read ({error}): name a run file.") from error
+    except (ValueError, AttributeError) as error:
+        raise ModelFileError(f"{path} is no Offramp run: its first line does not say so.") from error
+
+
+def _checked_head(head: dict[str, Any], path: Path) -> dict[str, Any]:
+    if head.get("format") != FORMAT:
+        raise ModelFileError(f"{path} is no Offramp run: its first line does not say so.")
+    if head.get("version") != VERSION:
+        raise ModelFileError(
+            f"{path} has version {head.get('version')} and this Offramp reads {VERSION}: "
+            "open it with the version that wrote it."
+        )
+    return head
+
+
 def read_run(path: Path) -> Run:
     """Read a run file. Raises `ModelFileError` naming the line that is wrong."""
     head: dict[str, Any] | None = None
@@ -127,14 +149,7 @@ def read_run(path: Path) -> Run:
         try:
             data = json.loads(line)
             if head is None:
-                if data.get("format") != FORMAT:
-                    raise ModelFileError(f"{path} is no Offramp run: its first line does not say so.")
-                if data.get("version") != VERSION:
-                    raise ModelFileError(
-                        f"{path} has version {data.get('version')} and this Offramp reads {VERSION}: "
-                        "open it with the version that wrote it."
-                    )
-                head = data
+                head = _checked_head(data, path)
             elif "request" in data:
                 requests.append((data["request"], _planned(data)))
             elif "step" in data:
