@@ -20,6 +20,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     from engine import cli
 
     argv = list(sys.argv[1:] if argv is None else argv)
+    if argv[:2] == ["bench", "window"]:
+        from app.window_bench import main as bench_window
+
+        return bench_window(argv[2:])
     if argv and (argv[0] in cli.SUBCOMMANDS or argv[0] in COMMAND_LINE_OPTIONS):
         return cli.main(argv, paint_png)
     args = cli.window_parser().parse_args(argv)

@@ -59,7 +59,7 @@ def _run(
     session = Session(bridge, args, preferences)
     chats = None if args.screenshot else data_dir() / "chats.sqlite"
     window = MainWindow(board, themes, bridge, settings, session, chats=chats)
-    window.painted.connect(lambda: _start_engine(window, args))
+    window.painted.connect(lambda: start_engine(window, args))
     if args.screenshot:
         window.setMinimumSize(320, 240)
         window.resize(*size)
@@ -82,7 +82,7 @@ def _leave(app: QApplication, window: MainWindow, code: int) -> None:
     app.exit(code)
 
 
-def _start_engine(window: MainWindow, args: Namespace) -> None:
+def start_engine(window: MainWindow, args: Namespace) -> None:
     """After the first paint. What cannot be used is said in the window."""
 
     window.session.start()

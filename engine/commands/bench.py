@@ -30,6 +30,8 @@ def add_parser(commands: Any) -> None:
     _add_model(quality, formats=False)
     quality.add_argument("--json", action="store_true", help="print JSON rows")
     quality.set_defaults(run=run_quality)
+    window = kinds.add_parser("window", help="what the window costs, and how quickly it answers")
+    window.set_defaults(run=run_window)
     for name, words in (
         ("growth", "costs of long replies and queues"),
         ("overhead", "the loop around a step"),
@@ -160,6 +162,11 @@ def run_growth(args: argparse.Namespace) -> int:
         [(r["test"], r["value"], r["unit"]) for r in rows],
     )
     return 0
+
+
+def run_window(args: argparse.Namespace) -> int:
+    """The window's own package answers `offramp bench window` before this does."""
+    raise ConfigError("This measures the window: run `offramp bench window` where Qt is installed.")
 
 
 def _warn_busy() -> None:

@@ -45,6 +45,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict:
     from app.bridge import Bridge
     from app.main_window import MainWindow
     from app.preferences import Preferences
+    from app.probes import spread
     from app.screenshot import parse_size
     from app.series.board import Board
     from app.session import Session
@@ -124,14 +125,6 @@ def measure(options: argparse.Namespace, folder: Path) -> dict:
         "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "within_budget": bool(gaps) and all(beats[name] < most for name, most in BUDGET_MS.items()),
     }
-
-
-def spread(values: list[float]) -> dict[str, float]:
-    if not values:
-        return {"p50": 0.0, "p99": 0.0, "max": 0.0}
-    ordered = sorted(values)
-    p50, p99 = (ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in (0.5, 0.99))
-    return {"p50": round(p50, 1), "p99": round(p99, 1), "max": round(ordered[-1], 1)}
 
 
 if __name__ == "__main__":
