@@ -23,6 +23,11 @@ def add_parser(commands: Any) -> None:
     backends.add_argument("--threads", default="1,all", metavar="LIST", help="thread counts (1,all)")
     backends.add_argument("--tests", default="all", metavar="LIST", help="such as prefill_512 (all)")
     _add_model(backends)
+    backends.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu, cuda or cuda:N (cpu)")
+    backends.add_argument(
+        "--load-format", default="auto", choices=("auto", "dummy"), help="dummy: random weights"
+    )
+    backends.add_argument("--architecture", metavar="NAME", help="shapes for dummy, such as qwen2.5-0.5b")
     backends.add_argument("--json", action="store_true", help="print JSON rows")
     backends.set_defaults(run=run_backends)
     quality = kinds.add_parser("quality", help="perplexity and agreement of the formats against float32")
@@ -65,42 +70,65 @@ def thread_counts(text: str) -> list[int]:
     return list(dict.fromkeys(counts))
 
 
-def wanted_tests(text: str) -> tuple[str, ...]:
-    from engine.experiments.backend_bench import TESTS
+def wanted_tests(text: str, device: str = "cpu") -> tuple[str, ...]:
+    from engine.experiments.backend_bench import DEVICE_TESTS, TESTS
 
+    known = TESTS if device == "cpu" else DEVICE_TESTS
     if text == "all":
-        return TESTS
+        return known
     names = tuple(name.strip() for name in text.split(","))
-    if unknown := [name for name in names if name not in TESTS]:
-        raise ConfigError(f"There is no test '{unknown[0]}': choose from {', '.join(TESTS)}.")
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(f"There is no test '{unknown[0]}': choose from {', '.join(known)}.")
     return names
 
 
-def run_backends(args: argparse.Namespace) -> int:
-    from engine.experiments.backend_bench import PEERS, compare
+def bench_spec(args: argparse.Namespace) -> dict[str, Any]:
+    """What both sides run on: device, weights, format. Raises `ConfigError` for words that do not fit."""
+    from engine.experiments.backend_bench import device_sizes
+    from engine.models.architecture import named_shape
     from engine.models.fetch import ensure_model
+
+    kind, _, index = args.device.partition(":")
+    if kind not in ("cpu", "cuda") or (index and not (kind == "cuda" and index.isdecimal())):
+        raise ConfigError(f"--device {args.device} is unclear: use cpu, cuda or cuda:0.")
+    if kind == "cuda" and args.against != "transformers":
+        raise ConfigError("On CUDA the peer is transformers: add --against transformers.")
+    if (args.load_format == "dummy") != (args.architecture is not None):
+        raise ConfigError("--load-format dummy and --architecture NAME go together: give both or neither.")
+    if args.architecture is not None:
+        named_shape(args.architecture)
+        if args.against == "llama-cpp":
+            raise ConfigError("llama.cpp needs a real model: leave --load-format dummy out.")
+    return {
+        "device": "cuda:0" if args.device == "cuda" else args.device,
+        "format": args.format,
+        "model": None if args.architecture else str(ensure_model(args.model)),
+        "architecture": args.architecture,
+        "load_format": args.load_format,
+        **(device_sizes() if kind == "cuda" else {}),
+    }
+
+
+def run_backends(args: argparse.Namespace) -> int:
+    from engine.experiments.backend_bench import answerable, compare, peers_of
 
     if args.rounds < 1:
         raise ConfigError(f"--rounds {args.rounds} makes no sense: use 1 or more.")
-    tests, counts = wanted_tests(args.tests), thread_counts(args.threads)
+    spec = bench_spec(args)
+    tests = wanted_tests(args.tests, spec["device"])
+    counts = thread_counts(args.threads) if spec["device"] == "cpu" else [1]  # one thread drives a GPU
     if args.against == "llama-cpp" and find_spec("llama_cpp") is None:
         raise ConfigError(
             'llama-cpp-python is not installed: CMAKE_ARGS="-DGGML_NATIVE=ON" pip install "offramp[bench]" '
             "--no-binary llama-cpp-python builds it for this machine."
         )
     _warn_busy()
-    spec: dict[str, Any] = {
-        "device": "cpu",
-        "format": args.format,
-        "model": str(ensure_model(args.model)),
-        "architecture": None,
-        "load_format": "auto",
-    }
     rows = []
     for threads in counts:
-        for peer in PEERS[args.against]:
-            chosen = tests if args.against == "llama-cpp" else tuple(t for t in tests if "shared" not in t)
-            rows += compare({**spec, "threads": threads}, peer, chosen, args.rounds, STDERR.print)
+        for peer in peers_of(args.against, spec["device"]):
+            chosen = answerable(peer, tests)
+            if chosen:
+                rows += compare({**spec, "threads": threads}, peer, chosen, args.rounds, STDERR.print)
     if args.json:
         sys.stdout.write(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
         return 0

@@ -18,6 +18,7 @@ from typing import Any
 
 from engine.errors import BackendError, ConfigError
 from engine.experiments.children import command_of, environment
+from engine.experiments.contestant_tests import parse_burst
 from engine.paths import cache_dir, make_folder
 
 TESTS = (
@@ -28,6 +29,16 @@ TESTS = (
     "decode_512_shared_rows_4",
     "decode_512_shared_rows_8",
 )
+BURST = "burst_48_512_128"
+DEVICE_TESTS = (
+    "prefill_512",
+    "decode_512_rows_1",
+    "decode_512_rows_4",
+    "decode_512_rows_8",
+    "decode_512_rows_32",
+    BURST,
+)
+ROOFLINE = "bandwidth roofline"
 PEERS = {"llama-cpp": ("llama-cpp Q8_0", "llama-cpp Q4_0"), "transformers": ("transformers bf16",)}
 # Features that llama.cpp must have been built with where the processor has them: cpuinfo flag -> its name.
 _NEEDED = {"avx2": "AVX2", "avx512f": "AVX512", "amx_int8": "AMX_INT8", "asimd": "NEON"}
@@ -147,8 +158,8 @@ def cpu_flags() -> set[str]:
 def open_peer(peer: str, spec: dict[str, Any]) -> Side:
     """The peer's process on our model. Raises `ConfigError` where it is missing or built for less."""
     kind, _, form = peer.partition(" ")
-    if kind == "transformers":
-        return Side({**spec, "kind": kind})
+    if kind == "transformers" or peer == ROOFLINE:
+        return Side({**spec, "kind": "roofline" if peer == ROOFLINE else kind})
     if spec["model"] is None or not str(spec["model"]).endswith(".gguf"):
         raise ConfigError("llama.cpp needs a GGUF file: name one with --model.")
     side = Side({**spec, "kind": kind, "model": str(requantised(Path(spec["model"]), form))})
@@ -158,6 +169,24 @@ def open_peer(peer: str, spec: dict[str, Any]) -> Side:
         side.__exit__(ConfigError, None, None)
         raise
     return side
+
+
+def peers_of(against: str, device: str) -> tuple[str, ...]:
+    """Whom to compare with; on an accelerator also with what its memory allows."""
+    return PEERS[against] if device == "cpu" else (*PEERS[against], ROOFLINE)
+
+
+def answerable(peer: str, tests: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of `tests` that the peer can answer."""
+    if peer == ROOFLINE:
+        return tuple(t for t in tests if t.startswith("decode"))
+    return tests if peer.startswith("llama-cpp") else tuple(t for t in tests if "shared" not in t)
+
+
+def device_sizes() -> dict[str, int]:
+    """What an accelerator's backend needs for `DEVICE_TESTS`: rows, slots and blocks."""
+    requests, prompt, count = parse_burst(BURST)
+    return {"rows": 32, "slots": requests, "burst_blocks": requests * (-(-(prompt + count) // 16) + 1)}
 
 
 def compare(

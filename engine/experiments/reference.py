@@ -1,18 +1,24 @@
 """transformers' own model of our shapes, for speed. Its weights are random: speed asks for no more."""
 
+from pathlib import Path
 from typing import Any
+
+from engine.models.architecture import ModelShape, named_shape
+from engine.models.inspect import inspect_model
+
+
+def shape_of(spec: dict[str, Any]) -> ModelShape:
+    """The file's shape, or the named architecture's where there is no file."""
+    if spec["model"] is None:
+        return named_shape(spec["architecture"])
+    return inspect_model(Path(spec["model"]))
 
 
 def reference_model(spec: dict[str, Any]) -> Any:
     """A model of the file's or the named architecture's shape, on the CPU, ready to generate."""
-    from pathlib import Path
-
     import transformers
 
-    from engine.models.architecture import named_shape
-    from engine.models.inspect import inspect_model
-
-    shape = named_shape(spec["architecture"]) if spec["model"] is None else inspect_model(Path(spec["model"]))
+    shape = shape_of(spec)
     kind = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}[shape.architecture]
     config = getattr(transformers, f"{kind}Config")(
         vocab_size=shape.vocab,

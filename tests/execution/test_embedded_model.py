@@ -11,11 +11,10 @@ from tokenizers import Tokenizer
 
 from engine.config import BLOCK_TOKENS
 from engine.execution.torch_runner import TorchRunner
-from engine.models.inspect import inspect_model
 from engine.models.prepare import prepared
 from engine.scheduling.batch import Batch
 from tests.execution.texts import PROMPTS
-from tests.support import Stream, embedded_model_path, generate, open_runner, reference_weights
+from tests.support import Stream, embedded_model_path, generate, open_runner, reference_model
 
 NEW = 8  # tokens generated for each prompt
 TIE = 1e-3  # two logits closer than this may swap places: sums are rounded in another order
@@ -28,31 +27,7 @@ def model_path() -> Path:
 
 @pytest.fixture(scope="module")
 def oracle(model_path: Path) -> Any:
-    """The same weights in transformers, read without any of our code but the shape."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    shape = inspect_model(model_path)
-    config = LlamaConfig(
-        vocab_size=shape.vocab,
-        hidden_size=shape.hidden,
-        intermediate_size=shape.intermediate,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        max_position_embeddings=shape.max_context,
-        rms_norm_eps=shape.rms_eps,
-        tie_word_embeddings=True,
-        rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
-    )
-    with torch.device("meta"):
-        model = LlamaForCausalLM(config)
-    model = model.to_empty(device="cpu").eval()
-    model.load_state_dict(reference_weights(model_path, model))
-    model.tie_weights()
-    for module in model.modules():  # tables that are computed, not loaded
-        if hasattr(module, "rope_init_fn") or type(module).__name__.endswith("RotaryEmbedding"):
-            module.__init__(config)
-    return model
+    return reference_model(model_path)
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,17 @@ import pytest
 from engine.cli import main
 from engine.commands.bench import thread_counts, wanted_tests
 from engine.errors import BackendError, ConfigError
-from engine.experiments.backend_bench import TESTS, Side, check_build, compare
+from engine.experiments.backend_bench import (
+    DEVICE_TESTS,
+    ROOFLINE,
+    TESTS,
+    Side,
+    answerable,
+    check_build,
+    compare,
+)
 from engine.experiments.children import json_lines
-from engine.experiments.contestant import CONTEXT, ROWS, SHARED, prompts
+from engine.experiments.contestant_tests import CONTEXT, ROWS, SHARED, burst_prompts, prompts
 from tests.support import tiny_model
 
 
@@ -78,3 +86,48 @@ def test_a_side_that_fails_says_why(tmp_path: Path) -> None:
         Side({"kind": "ours"})
     with pytest.raises(BackendError, match="measurement failed"):
         list(json_lines("engine.experiments.quality", {"model": str(tmp_path), "formats": [], "threads": 1}))
+
+
+DUMMY = {
+    "device": "cpu",
+    "threads": 1,
+    "format": "float32",
+    "model": None,
+    "architecture": "tiny",
+    "load_format": "dummy",
+    "rows": 16,
+    "slots": 16,
+    "burst_blocks": 200,
+}
+
+
+def test_random_weights_against_the_roofline_and_a_burst() -> None:
+    rows = compare(DUMMY, ROOFLINE, answerable(ROOFLINE, DEVICE_TESTS[:2]), 1, lambda _: None)
+    assert [(r.test, r.peer) for r in rows] == [("decode_512_rows_1", ROOFLINE)]
+    assert 0 < rows[0].ratio < 1  # nobody reads faster than a copy
+    with Side({**DUMMY, "kind": "ours"}) as side:
+        assert side.measure("burst_12_64_8") > 0 and side.measure("decode_512_rows_16") > 0
+
+
+def test_a_burst_computes_every_prompt_anew() -> None:
+    turns = [burst_prompts(49152, 48, 512, turn) for turn in range(3)]
+    firsts = {tuple(text[:16]) for texts in turns for text in texts}
+    assert len(firsts) == 3 * 48
+    assert all(len(text) == 512 and min(text) >= 0 and max(text) < 49152 for texts in turns for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--device gpu", "use cpu, cuda or cuda:0"),
+        ("--device cuda", "--against transformers"),
+        ("--load-format dummy --against transformers", "go together"),
+        ("--architecture tiny --against transformers", "go together"),
+        ("--load-format dummy --architecture gpt --against transformers", "no architecture named 'gpt'"),
+        ("--load-format dummy --architecture tiny", "needs a real model"),
+        ("--device cuda --against transformers --tests decode_512_shared_rows_4", "There is no test"),
+    ],
+)
+def test_bad_devices_and_architectures(words: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "backends", *words.split()]) == 2
+    assert told in capsys.readouterr().err
