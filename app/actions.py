@@ -41,6 +41,7 @@ MENUS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         (
             Entry("new_conversation", "New conversation", ("Ctrl+N",)),
             Entry("conversations", "Conversations…", ("Ctrl+O",)),
+            Entry("duplicate", "Duplicate the conversation", ("Ctrl+Shift+D",)),
             Entry("open_model", "Open a GGUF file…", ("Ctrl+Shift+O",)),
             LINE,
             Entry("export_markdown", "Export the conversation as Markdown…", ("Ctrl+Shift+S",)),
@@ -51,6 +52,7 @@ MENUS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         "Prompt",
         (
             Entry("focus_prompt", "Write a prompt", ("Ctrl+L",)),
+            Entry("stop_reply", "Stop the reply", ("Ctrl+Shift+X",)),
             Entry("copy_reply", "Copy the last reply", ("Ctrl+Shift+C",)),
             Entry("regenerate", "Regenerate the last reply", ("Ctrl+Shift+G",)),
             Entry("edit_last", "Edit the last prompt", ("Ctrl+E",)),

@@ -19,6 +19,8 @@ def handlers_of(window: "MainWindow") -> dict[str, Callable[[], object]]:
         "focus_prompt": lambda: window.prompt.composer.editor.setFocus(),
         "new_conversation": lambda: window.prompt.new_conversation(),
         "conversations": lambda: window.prompt.show_conversations(),
+        "duplicate": lambda: window.prompt.act("duplicate"),
+        "stop_reply": lambda: window.prompt.stop(),
         "export_markdown": lambda: window.prompt.act("markdown"),
         "export_json": lambda: window.prompt.act("json"),
         "copy_reply": lambda: window.prompt.act("copy"),

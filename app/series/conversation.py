@@ -1,10 +1,12 @@
 """A conversation: prompts, replies and who wrote them; what the engine is asked next. No Qt."""
 
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 
 from app.series.board import BackendView, RequestRow
+from app.series.thinking import split
 from app.series.words import figure
 from engine.request import FinishReason, RequestState
 
@@ -21,16 +23,30 @@ class Exchange:
 
     prompt: str
     request_id: int  # 0: its engine is gone, and its receipt with it
-    reply: str = ""
+    reply: str = ""  # as it came, with its thinking part
     done: bool = False
     rank: int | None = None
     backend: str = ""
-    figures: str = ""  # "0.05 s TTFT, 287 tok/s"
+    figures: str = ""  # "0.05 s TTFT, 287 tok/s, 496 cached"
     note: str = ""  # why it did not go to the fastest
     problem: str = ""  # why it ended without a whole answer
     progress: str = ""  # while nothing has come: "reading 312 of 516 tokens"
     tokens: int = 0  # prompt and reply, once known
+    thought_tokens: int = 0  # of the reply, spent on thinking
     row: int = 0  # in the store; 0 = not kept
+
+    @property
+    def answer(self) -> str:
+        """The reply without its thinking part: what is copied, exported and told to the model."""
+        return split(self.reply)[1]
+
+    @property
+    def thinking(self) -> str:
+        return split(self.reply)[0]
+
+    def look(self) -> tuple[object, ...]:
+        """What is written around the reply: it is drawn again when this changes."""
+        return self.rank, self.backend, self.figures, self.note, self.progress, self.thought_tokens
 
 
 @dataclass(slots=True)
@@ -42,14 +58,25 @@ class Conversation:
     system: str = ""
     exchanges: list[Exchange] = field(default_factory=list)
 
-    def messages(self, prompt: str) -> list[dict[str, str]]:
-        """What the engine gets: a prompt without any reply is left out, two users in a row confuse."""
+    def messages(self, prompt: str, before: int | None = None) -> list[dict[str, str]]:
+        """What the engine gets, with the exchanges `before` that index: thinking is left out as the chat
+        templates do, and a prompt without any answer as well, since two users in a row confuse."""
         out = [{"role": "system", "content": self.system}] if self.system else []
-        for exchange in self.exchanges:
-            if exchange.reply:
+        for exchange in self.exchanges[:before]:
+            if answer := exchange.answer:
                 out.append({"role": "user", "content": exchange.prompt})
-                out.append({"role": "assistant", "content": exchange.reply})
+                out.append({"role": "assistant", "content": answer})
         return [*out, {"role": "user", "content": prompt}]
+
+    def copy(self) -> "Conversation":
+        """A second one that begins with the same exchanges; not kept yet."""
+        exchanges = [
+            replace(e, row=0)
+            if e.done
+            else replace(e, row=0, done=True, progress="", problem="Duplicated before its end.")
+            for e in self.exchanges
+        ]
+        return Conversation(0, copy_title(self.title), self.system, exchanges)
 
     def used_tokens(self) -> int:
         """Of the context, by the last exchange; 0 where nothing is known."""
@@ -60,15 +87,21 @@ class Conversation:
         if self.system:
             lines += [f"*System prompt:* {self.system}", ""]
         for e in self.exchanges:
-            lines += ["## Prompt", "", e.prompt, "", "## Reply", "", e.reply or "(none)", ""]
+            lines += ["## Prompt", "", e.prompt, "", "## Reply", "", e.answer or "(none)", ""]
             signature = ", ".join(part for part in (e.backend, e.figures, e.problem) if part)
             if signature:
                 lines += [f"*{signature}*", ""]
         return "\n".join(lines)
 
     def as_json(self) -> str:
-        keep = ("prompt", "reply", "backend", "figures", "note", "problem", "tokens")
-        exchanges = [{k: v for k, v in asdict(e).items() if k in keep} for e in self.exchanges]
+        exchanges = []
+        for e in self.exchanges:
+            thinking, answer, _ = split(e.reply)
+            exchanges.append(
+                {"prompt": e.prompt, "reply": answer, **({"thinking": thinking} if thinking else {}),
+                 "backend": e.backend, "figures": e.figures, "note": e.note, "problem": e.problem,
+                 "tokens": e.tokens}
+            )  # fmt: skip
         data = {"format": "offramp-conversation", "version": 1, "title": self.title, "system": self.system}
         return json.dumps({**data, "exchanges": exchanges}, indent=2, ensure_ascii=False) + "\n"
 
@@ -77,6 +110,14 @@ def title_of(prompt: str) -> str:
     """The first line of the first prompt, short enough for a list."""
     line = next((part.strip() for part in prompt.splitlines() if part.strip()), "New conversation")
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1].rstrip() + "…"
+
+
+def copy_title(title: str) -> str:
+    """ "Cats" becomes "Cats (copy)", that "Cats (copy 2)"."""
+    found = re.fullmatch(r"(.*) \(copy(?: (\d+))?\)", title, re.DOTALL)
+    if found is None:
+        return f"{title or 'Conversation'} (copy)"
+    return f"{found[1]} (copy {int(found[2] or 1) + 1})"
 
 
 def describe(exchange: Exchange, row: RequestRow, view: BackendView | None) -> None:
@@ -89,6 +130,8 @@ def describe(exchange: Exchange, row: RequestRow, view: BackendView | None) -> N
         rate = _rate(row)
         if rate is not None:
             parts.append(f"{rate:.0f} tok/s")
+        if row.cached_tokens is not None:
+            parts.append(f"{figure(row.cached_tokens)} cached")
     elif view is not None and row.state is not RequestState.FINISHED:
         parts.append("waiting")
     if row.reason is FinishReason.ABORT:

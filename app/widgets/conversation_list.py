@@ -1,6 +1,7 @@
-"""The list of kept conversations: search, open, rename, delete, begin a new one."""
+"""The list of kept conversations: search, open, rename, duplicate, delete, begin a new one."""
 
 import time
+from collections.abc import Set
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter
@@ -22,8 +23,8 @@ from app.widgets.labels import make_label
 from app.widgets.popover import Popover
 from engine.errors import EngineError
 
-KEY, NOTE = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
-ROW = 44
+KEY, NOTE, RUNS = (Qt.ItemDataRole.UserRole + i for i in range(3))
+ROW, DOT = 44, 8
 DAY_S = 86_400
 
 
@@ -48,6 +49,12 @@ class TwoLines(QStyledItemDelegate):
         if option.state & QStyle.StateFlag.State_Selected:
             painter.fillRect(area, theme.hover)
         flags, room = Qt.AlignmentFlag.AlignVCenter, area.adjusted(8, 0, -8, 0)
+        if index.data(RUNS):
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(theme.text)
+            painter.drawEllipse(room.right() - DOT, room.top() + 10, DOT, DOT)
+            room.adjust(0, 0, -DOT - 8, 0)
         lines = ((index.data(), True, theme.text, 5), (index.data(NOTE), False, theme.muted, 22))
         for text, bold, ink, top in lines:
             used = font("label", bold=bold)
@@ -83,14 +90,18 @@ class Conversations(QListWidget):
 class ConversationList(Popover):
     chosen = Signal(int)
     deleted = Signal(int)
+    duplicated = Signal(int)
     renamed = Signal(int, str)
     new_requested = Signal()
     failed = Signal(str)
 
-    def __init__(self, themes: ThemeHolder, store: ChatStore, current: int, parent: QWidget) -> None:
+    def __init__(
+        self, themes: ThemeHolder, store: ChatStore, current: int, running: Set[int], parent: QWidget
+    ) -> None:
+        """`current` is shown, `running` have a reply that streams."""
         super().__init__(themes, parent)
-        self._store, self._current, self._sure = store, current, 0
-        self.setFixedWidth(352)
+        self._store, self._current, self._running, self._sure = store, current, running, 0
+        self.setFixedWidth(400)
         self.search = QLineEdit()
         self.search.setPlaceholderText("Search in titles, prompts and replies")
         self.search.setAccessibleName("Search conversations")
@@ -113,13 +124,16 @@ class ConversationList(Popover):
         new.clicked.connect(self._new)
         self.rename_button = Button(themes, "Rename", kind="ghost", icon_name="pencil")
         self.rename_button.clicked.connect(lambda: self.list.editItem(self.list.currentItem()))
+        self.duplicate_button = Button(themes, "Duplicate", kind="ghost", icon_name="copy")
+        self.duplicate_button.clicked.connect(self._duplicate)
         self.delete_button = Button(themes, "Delete", kind="ghost", icon_name="trash")
         self.delete_button.clicked.connect(self._delete)
         row = QHBoxLayout()
-        row.setSpacing(4)
+        row.setSpacing(0)
         row.addWidget(new)
         row.addStretch(1)
         row.addWidget(self.rename_button)
+        row.addWidget(self.duplicate_button)
         row.addWidget(self.delete_button)
         for widget in (self.search, self.list, self.empty):
             self.body.addWidget(widget)
@@ -135,7 +149,7 @@ class ConversationList(Popover):
         was = self.list.blockSignals(True)
         self.list.clear()
         for entry in listed:
-            self.list.addItem(self._item(entry))
+            self.list.addItem(self._item(entry, entry.key in self._running))
             if entry.key == self._current:
                 self.list.setCurrentRow(self.list.count() - 1)
         if self.list.currentRow() < 0 and listed:
@@ -147,12 +161,25 @@ class ConversationList(Popover):
         self.empty.setVisible(bool(words))
         self._ask_again()
 
+    def set_running(self, running: Set[int]) -> None:
+        """Replies began or ended while the list is open."""
+        if running != self._running:
+            self._running = running
+            key = self.key()
+            self._fill(self.search.text())
+            for row in range(self.list.count()):
+                if self.list.item(row).data(KEY) == key:
+                    self.list.setCurrentRow(row)
+
     @staticmethod
-    def _item(entry: Listed) -> QListWidgetItem:
+    def _item(entry: Listed, runs: bool) -> QListWidgetItem:
         item = QListWidgetItem(entry.title)
         item.setData(KEY, entry.key)
-        note = f"{when(entry.updated_s, time.time())}, {figure(entry.count)} {plural(entry.count, 'prompt')}"
+        item.setData(RUNS, runs)
+        moment = "replying now" if runs else when(entry.updated_s, time.time())
+        note = f"{moment}, {figure(entry.count)} {plural(entry.count, 'prompt')}"
         item.setData(NOTE, note)
+        item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{entry.title}, {note}")
         item.setFlags(item.flags() | Qt.ItemFlag.ItemIsEditable)
         return item
 
@@ -169,6 +196,11 @@ class ConversationList(Popover):
         self.new_requested.emit()
         self.close()
 
+    def _duplicate(self) -> None:
+        if self.key():
+            self.duplicated.emit(self.key())
+            self.close()
+
     def _rename(self, item: QListWidgetItem) -> None:
         if item.text().strip():
             self.renamed.emit(item.data(KEY), item.text().strip())
@@ -179,7 +211,7 @@ class ConversationList(Popover):
         """Deleting takes two presses: the second one knows what it does."""
         self._sure = 0
         self.delete_button.setText("Delete")
-        for button in (self.rename_button, self.delete_button):
+        for button in (self.rename_button, self.duplicate_button, self.delete_button):
             button.setEnabled(bool(self.key()))
 
     def _delete(self) -> None:

@@ -13,12 +13,15 @@ from app.widgets.panel import PADDING, Panel
 from app.widgets.popover import Popover
 
 WIDE = 360  # of the panel: "System prompt" as words, else the icon alone
+LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 KINDS = {"markdown": ("Markdown (*.md)", "md"), "json": ("JSON (*.json)", "json")}
 MORE = (
     ("copy", "Copy the last reply"),
     ("regenerate", "Regenerate the last reply"),
     ("edit", "Edit the last prompt"),
     ("", ""),
+    ("duplicate", "Duplicate the conversation"),
     ("markdown", "Export as Markdown…"),
     ("json", "Export as JSON…"),
 )
@@ -29,11 +32,10 @@ class PromptTitle(QObject):
 
     def __init__(self, panel: Panel) -> None:
         super().__init__(panel)
-        self._panel = panel
+        self._panel, self._others, self._phrase = panel, 0, ""
         themes = panel.themes
         row = panel.add_title("Getting ready", height=47, top=0)
         row.setSpacing(0)
-        panel.phrase_label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.system_button = Button(
             themes, "System prompt", kind="ghost", icon_name="sliders", tip="What the model is told first"
         )
@@ -66,9 +68,26 @@ class PromptTitle(QObject):
         line.setFixedHeight(1)
         panel.body.addWidget(line)
 
+    def show_others(self, running: int) -> None:
+        """How many replies stream into conversations that are not shown."""
+        self._others = running
+        self._show_phrase()
+
+    def _show_phrase(self) -> None:
+        count = self._others
+        if self._phrase or not count:
+            self._panel.phrase_label.set_full_text(self._phrase)
+        else:
+            short = f"+{count} {'runs' if count == 1 else 'run'}"
+            self._panel.phrase_label.set_full_text(
+                f"{count} more {'runs' if count == 1 else 'run'}", short, f"+{count}"
+            )
+        self._panel.phrase_label.setAlignment(RIGHT if self._phrase else LEFT)
+
     def show_state(self, words: str, ready: bool, phrase: str) -> None:
         self._panel.title_label.setText(words)
-        self._panel.phrase_label.set_full_text(phrase)
+        self._phrase = phrase
+        self._show_phrase()
         for button in self._buttons:
             button.setVisible(ready)
         self._panel.title_row.setContentsMargins(PADDING, 0, 8 if ready else PADDING, 0)
