@@ -13,6 +13,7 @@ from app.bridge import Bridge
 from app.chats import open_store
 from app.handlers import handlers_of
 from app.layout import GUTTER, PanelLayout
+from app.looking_back import LookingBack
 from app.model_menu import ModelMenu
 from app.panels.backends import BackendPanel
 from app.panels.kv_map import KvMap
@@ -20,7 +21,6 @@ from app.panels.prompt import PromptPanel
 from app.panels.receipt import ReceiptSheet
 from app.panels.requests import RequestsPanel
 from app.panels.result import ResultCard
-from app.panels.result_page import Shown
 from app.panels.routing import RoutingPanel
 from app.panels.verdict_page import ShownVerdict
 from app.refresher import TURNS, Refresher
@@ -70,6 +70,7 @@ class MainWindow(QMainWindow):
         menu, self.actions_by_name = build_menu(self, handlers_of(self))
         self._build(menu)
         self.wishes = Wishes(self)
+        self.looking_back = LookingBack(self)
         self._connect()
         self._restore()
         self._apply_theme()
@@ -213,7 +214,7 @@ class MainWindow(QMainWindow):
 
     def show_result(self, now: RunSummary, before: RunSummary | None) -> None:
         self.card.repeat_button.show()
-        self.card.show_result(Shown(now, before, self.board.labels(), self.board.ranks()))
+        self.card.show_result(self.looking_back.shown(now, before))
 
     def show_receipt(self, request_id: int) -> None:
         self._place_sheet()
@@ -369,6 +370,7 @@ class MainWindow(QMainWindow):
             self._timer.stop()
             self.model_menu.close()
             self.wishes.comparer.close()
+            self.looking_back.close()
             self.prompt.close_store()
             self.hide()  # the window is gone at once; the backends get up to three seconds
             self.bridge.close()

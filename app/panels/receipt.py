@@ -7,10 +7,12 @@ from PySide6.QtCore import QRect, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
 from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
+from app.hindsight import Hindsight
 from app.panels.receipt_bars import EDGE, Facts
 from app.panels.receipt_body import ReceiptBody
 from app.series.board import Board, RequestRow
 from app.series.decision import decide
+from app.series.hindsight import TYPED, what_if_lines, what_if_markdown
 from app.series.terms import as_json, as_markdown
 from app.series.words import figure, seconds
 from app.theme import ThemeHolder, font
@@ -38,6 +40,7 @@ class ReceiptSheet(QFrame):
         self.board, self.themes = board, themes
         self.request_id: int | None = None
         self._now_s, self._seen = 0.0, None
+        self._hindsight: Hindsight | None = None
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Receipt")
         column = QVBoxLayout(self)
@@ -59,6 +62,7 @@ class ReceiptSheet(QFrame):
             (Qt.Key.Key_Escape, self.close_sheet),
             (Qt.Key.Key_Left, self.previous),
             (Qt.Key.Key_Right, self.next),
+            (Qt.Key.Key_W, self.ask_what_if),
         )
         for key, action in keys:
             shortcut = QShortcut(QKeySequence(key), self)
@@ -109,10 +113,16 @@ class ReceiptSheet(QFrame):
         row.setSpacing(8)
         self.copy_button = Button(self.themes, "Copy Markdown", icon_name="copy")
         self.export_button = Button(self.themes, "Export JSON", icon_name="download")
-        row.addWidget(self.copy_button)
-        row.addWidget(self.export_button)
+        self.what_if_button = Button(
+            self.themes, "What if", icon_name="compare", name="What if it had gone elsewhere",
+            tip="Simulate the burst under every policy, and this request elsewhere (W)",
+        )  # fmt: skip
+        self.what_if_button.hide()
+        for button in (self.what_if_button, self.copy_button, self.export_button):
+            row.addWidget(button)
         row.addStretch(1)
         row.addWidget(KeyHints(self.themes, HINTS, bar))
+        self.what_if_button.clicked.connect(self.ask_what_if)
         self.copy_button.clicked.connect(self.copy_markdown)
         self.export_button.clicked.connect(self._ask_path)
         return bar
@@ -150,7 +160,8 @@ class ReceiptSheet(QFrame):
             return
         company = self._company()
         running = row.state is not RequestState.FINISHED
-        seen = (row.request_id, row.state, row.receipt, len(company), now_s if running else 0.0)
+        found = self._hindsight.what_if(row.run_id) if self._hindsight is not None else None
+        seen = (row.request_id, row.state, row.receipt, len(company), now_s if running else 0.0, found)
         if seen == self._seen:
             return
         self._seen = seen
@@ -163,10 +174,12 @@ class ReceiptSheet(QFrame):
         self.emulated.setVisible(self._emulation() != "")
         self.emulated.set_detail(model.emulation if model else "", short=True)
         labels, ranks = self.board.labels(), self.board.ranks()
-        self.body.show_facts(Facts(row, company, labels, ranks, now_s))
+        whole = found is not None and found.policies() and bool(found.elsewhere(row.number))
+        self.what_if_button.setEnabled(self._replayable(row) and not whole and not (found and found.running))
+        self.body.show_facts(Facts(row, company, labels, ranks, now_s, found, self._start_s(row)))
         if row.receipt is not None:
             self.body.setAccessibleName(decide(row.receipt, row.number, labels).headline)
-            self.body.setAccessibleDescription(as_markdown(row, labels, self._emulation()))
+            self.body.setAccessibleDescription(self._markdown(row))
 
     def current(self) -> RequestRow | None:
         row = None if self.request_id is None else self.board.requests.get(self.request_id)
@@ -199,6 +212,44 @@ class ReceiptSheet(QFrame):
             return model.emulation or "emulated"
         return "emulated" if any(v.info.emulated for v in self.board.backends.values()) else ""
 
+    # What if
+
+    def use_hindsight(self, hindsight: Hindsight) -> None:
+        """Who simulates what the button asks for."""
+        self._hindsight = hindsight
+        self.what_if_button.show()
+        hindsight.what_if_changed.connect(lambda _run: self.refresh(set(self.topics), self._now_s))
+
+    def ask_what_if(self) -> None:
+        row = self.current()
+        if row is None or self._hindsight is None or not self.what_if_button.isEnabled():
+            return
+        self._hindsight.ask(row)
+        bar = self.scroll.verticalScrollBar()
+        bar.setValue(bar.maximum())
+
+    def _replayable(self, row: RequestRow) -> bool:
+        run = self.board.run
+        good = run is not None and row.run_id is not None and run.started.run_id == row.run_id
+        self.what_if_button.setToolTip(
+            "Simulate the burst under every policy, and this request elsewhere (W)" if good else TYPED
+        )
+        return good
+
+    def _start_s(self, row: RequestRow) -> float:
+        run = self.board.run
+        return run.started.start_s if run is not None and run.started.run_id == row.run_id else row.arrival_s
+
+    def _markdown(self, row: RequestRow) -> str:
+        labels = self.board.labels()
+        text = as_markdown(row, labels, self._emulation())
+        if self._hindsight is None or row.run_id is None:
+            return text
+        found = self._hindsight.what_if(row.run_id)
+        lines = what_if_lines(row, self._company(), found, labels, self._start_s(row))
+        more = what_if_markdown(lines, labels)
+        return f"{text}\n{more}" if more else text
+
     # Actions
 
     def previous(self) -> None:
@@ -222,7 +273,7 @@ class ReceiptSheet(QFrame):
     def copy_markdown(self) -> None:
         row = self.current()
         if row is not None:
-            QGuiApplication.clipboard().setText(as_markdown(row, self.board.labels(), self._emulation()))
+            QGuiApplication.clipboard().setText(self._markdown(row))
 
     def _ask_path(self) -> None:
         row = self.current()

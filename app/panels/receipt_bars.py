@@ -9,6 +9,7 @@ from PySide6.QtGui import QBrush, QColor, QPainter
 from app.panels.painting import CENTRE, LEFT, draw_text, hair, half, tick_text, ticks, width_of
 from app.series.board import RequestRow
 from app.series.decision import margin
+from app.series.hindsight import WhatIf
 from app.series.terms import PRICE_POLICY, Term, terms, total_s
 from app.series.words import figure, seconds
 from app.theme import Theme, font
@@ -33,6 +34,8 @@ class Facts:
     labels: dict[str, str] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)
     now_s: float = 0.0
+    what_if: WhatIf | None = None  # None = nobody can be asked
+    start_s: float = 0.0  # of the burst
 
     @property
     def receipt(self) -> Receipt:

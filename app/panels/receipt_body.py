@@ -15,7 +15,8 @@ from app.panels.painting import (
     wrap,
     wrap_spans,
 )
-from app.panels.receipt_bars import BarPage, Facts
+from app.panels.receipt_bars import Facts
+from app.panels.receipt_what_if import WhatIfPage
 from app.series.decision import ARROW, Sentence, article, decide, receipt_sentence
 from app.series.rows import PRICED, e2e_s, error_percent, predicted_s, priced_only
 from app.series.terms import (
@@ -73,7 +74,7 @@ class ReceiptBody(QWidget):
         painter.end()
 
 
-class Page(BarPage):
+class Page(WhatIfPage):
     """All parts of a receipt, in order."""
 
     def draw(self) -> float:
@@ -84,6 +85,7 @@ class Page(BarPage):
         self._rates()
         self._rule()
         self._outcome()
+        self.draw_what_if()
         return self.y + 16
 
     def _hero(self) -> None:

@@ -132,13 +132,18 @@ class ResultCard(QWidget):
         line.setFixedHeight(1)
         return line
 
-    def show_result(self, shown: Shown) -> None:
+    def update_result(self, shown: Shown) -> None:
+        """Something about it is known now that was not: paint it again, and leave the focus alone."""
         self.shown = self.page.shown = shown
+        self.page.setAccessibleDescription(shown.markdown())
+        self.page.update()
+
+    def show_result(self, shown: Shown) -> None:
+        self.update_result(shown)
         self.phrase.set_full_text(*shown.phrases())
         self.emulated.setVisible(bool(shown.emulation))
         self.emulated.set_detail(shown.emulation)
         self.page.setAccessibleName(shown.spoken())
-        self.page.setAccessibleDescription(shown.markdown())
         self.place()
         self.show()
         self.raise_()

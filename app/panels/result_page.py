@@ -7,6 +7,8 @@ from PySide6.QtCore import QLineF, QRectF
 from PySide6.QtGui import QColor, QPainter
 
 from app.panels.painting import CENTRE, LEFT, RIGHT, draw_text, hair, half, tick_text, ticks, width_of, wrap
+from app.panels.regret_part import draw_regret, regret_height
+from app.series.hindsight import RegretState, regret_markdown
 from app.series.outcome import (
     Metric,
     RunSummary,
@@ -34,6 +36,7 @@ class Shown:
     before: RunSummary | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
+    regret: RegretState | None = None  # None = nobody computes it
 
     @property
     def emulation(self) -> str:
@@ -54,10 +57,11 @@ class Shown:
         return f"{headline(self.now)}. {sentence(self.now, self.before, self.labels)}"
 
     def markdown(self) -> str:
-        return as_markdown(self.now, self.before, self.labels)
+        text = as_markdown(self.now, self.before, self.labels)
+        return "\n".join([text, *regret_markdown(self.regret)]).rstrip() + "\n"
 
     def json(self) -> str:
-        return as_json(self.now, self.before)
+        return as_json(self.now, self.before, self.regret)
 
     def paint(self, painter: QPainter, theme: Theme, rect: QRectF) -> None:
         ResultPage(painter, self, theme, rect).draw()
@@ -238,7 +242,8 @@ class ResultPage:
         self.y += 24
         extra = notes(self.shown.now, self.shown.before)
         lines = [line for note in extra for line in wrap(note, self.label, width)]
-        row = min(52.0, max(28.0, (self.bottom - self.y - 28 - 16 * len(lines)) / len(shown)))
+        below = 28 + 16 * len(lines) + regret_height(self.shown.regret)
+        row = min(52.0, max(26.0, (self.bottom - self.y - below) / len(shown)))
         for metric in shown:
             self._line(left, right, self.y)
             self._metric(metric, left, ends, row, both)
@@ -248,6 +253,8 @@ class ResultPage:
         for line in lines:
             self.text(left, self.y, width, line, colour=self.theme.muted)
             self.y += 16
+        if self.shown.regret is not None:
+            draw_regret(self, self.shown.regret, left, right)
 
     def _line(self, left: float, right: float, y: float) -> None:
         self.painter.setPen(hair(self.theme.line))

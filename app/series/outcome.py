@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from app.series.hindsight import RegretState
 from app.series.percentiles import MIN_FOR_P95, percentile
 from app.series.words import figure, percent, plural, seconds
 
@@ -34,6 +35,10 @@ class RunSummary:
     @property
     def policy(self) -> str:
         return str(self.result.get("policy", ""))
+
+    @property
+    def run_id(self) -> str:
+        return str(self.result.get("run_id") or "")
 
     @property
     def makespan_s(self) -> float | None:
@@ -162,6 +167,9 @@ def as_markdown(now: RunSummary, before: RunSummary | None, labels: Mapping[str,
     return "\n".join([*lines, "", *found]).rstrip() + "\n"
 
 
-def as_json(now: RunSummary, before: RunSummary | None) -> str:
+def as_json(now: RunSummary, before: RunSummary | None, regret: RegretState | None = None) -> str:
     runs = [dict(r.result) | {"emulation": r.emulation or None} for r in (before, now) if r is not None]
-    return json.dumps({"format": "offramp-result", "version": 1, "runs": runs}, indent=2) + "\n"
+    data: dict[str, Any] = {"format": "offramp-result", "version": 1, "runs": runs}
+    if regret is not None and regret.regret is not None:
+        data["regret"] = {"simulated": True, **asdict(regret.regret)}
+    return json.dumps(data, indent=2) + "\n"
