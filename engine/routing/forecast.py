@@ -51,8 +51,7 @@ def forecast(
 ) -> Forecast:
     """Predict every job of one backend. `factor` is the live correction of its step times."""
     rows_s = [model.rows_s(n) * factor for n in range(slots + 1)]
-    c, d = model.context_s * factor, model.prefill_s * factor
-    e, mixed, chunk = model.attention_s * factor, model.mixed_s * factor, model.chunk_s * factor
+    c, mixed = model.context_s * factor, model.mixed_s * factor
     first: dict[int, float] = {}
     finish: dict[int, float] = {}
     now = 0.0
@@ -94,7 +93,7 @@ def forecast(
                 chunks += 1
                 if row[1] == 0:
                     done.append(row)
-            now += rows_s[n] + c * context + d * tokens + e * attention + chunk * chunks
+            now += rows_s[n] + c * context + model.chunks_s(tokens, attention, chunks) * factor
             if n and tokens:
                 now += mixed
             steps = 1

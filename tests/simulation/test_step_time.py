@@ -1,5 +1,7 @@
 """The step-time model: table, interpolation, extension, terms."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,6 +41,35 @@ def test_the_terms_add_up() -> None:
     assert prefill == pytest.approx(0.01 + 5e-5 + 2e-3)
     assert MODEL.step_s(2, 1000, 100, 5000.0, 1, False) == pytest.approx(decode + prefill + 1e-3)
     assert MODEL.step_s(2, 1000, 0, 0.0, 0, True) == pytest.approx(1.1 * decode)
+
+
+TABLED = replace(MODEL, prefill_table_s=((8, 0.004), (16, 0.005), (64, 0.006), (512, 0.030)), start_s=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "seconds"),
+    [(0, 0), (1, 0.004), (8, 0.004), (12, 0.0045), (64, 0.006), (288, 0.018), (512, 0.030), (960, 0.054)],
+)
+def test_prefill_is_interpolated_where_a_table_was_measured(tokens: int, seconds: float) -> None:
+    assert TABLED.tokens_s(tokens) == pytest.approx(seconds)
+    assert MODEL.tokens_s(tokens) == pytest.approx(tokens * 1e-4)
+
+
+@pytest.mark.parametrize("starts", [(0,), (512,), (500, 500), (16, 16, 16)])
+def test_what_chunks_find_in_the_cache_follows_from_their_mean_position(starts: tuple[int, ...]) -> None:
+    length, chunks = 20, len(starts)
+    attention = float(sum(length * (start + length / 2) for start in starts))
+    with_starts = TABLED.chunks_s(chunks * length, attention, chunks)
+    without = replace(TABLED, start_s=0.0).chunks_s(chunks * length, attention, chunks)
+    assert with_starts - without == pytest.approx(1e-6 * sum(starts))
+
+
+def test_the_step_has_the_parts_of_its_chunks_and_nothing_of_none() -> None:
+    assert TABLED.chunks_s(0, 0.0, 0) == 0.0
+    alone = TABLED.step_s(0, 0, 100, 5000.0, 1, False)
+    assert alone == pytest.approx(TABLED.chunks_s(100, 5000.0, 1))
+    beside = TABLED.step_s(2, 1000, 100, 5000.0, 1, False)
+    assert beside == pytest.approx(alone + TABLED.step_s(2, 1000, 0, 0.0, 0, False) + MODEL.mixed_s)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
