@@ -7,7 +7,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from engine.commands.experiments import Where, finish, live, out_folder, progress, simulated
+from engine.commands.experiments import (
+    Where,
+    add_noise_option,
+    add_progress_option,
+    finish,
+    live,
+    out_folder,
+    progress,
+    simulated,
+    stopped,
+    with_noise,
+)
 from engine.commands.workloads import add_trace_options, source_from
 from engine.config import BackendOptions
 from engine.errors import ConfigError
@@ -16,7 +27,6 @@ from engine.experiments.compare import Plan, run_plan
 from engine.experiments.compare_report import compare_report
 from engine.experiments.metrics import parse_slo
 from engine.experiments.report import command_line
-from engine.experiments.runs import Simulated
 from engine.experiments.source import Source
 from engine.experiments.tables import DEFAULT_POLICY
 from engine.profiling.profile import Profile
@@ -42,18 +52,13 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--virtual", action="store_true", help="with --emulate: on the virtual clock, at once"
     )
-    parser.add_argument(
-        "--noise",
-        type=float,
-        default=2.0,
-        metavar="PERCENT",
-        help="with --virtual: how much step times vary, a whole run by half of it (2)",
-    )
+    add_noise_option(parser)
     parser.add_argument("--slo", metavar="LIST", help="limits of goodput in ms (ttft=2000,tpot=100)")
     parser.add_argument(
         "--cool", type=float, default=None, metavar="S", help="rest before each run (1 s, emulated 0)"
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for the report and every run")
+    add_progress_option(parser)
     add_trace_options(parser)
     add_engine_options(parser)
     parser.set_defaults(run=run)
@@ -63,8 +68,6 @@ def run(args: argparse.Namespace) -> int:
     folder = out_folder(args)
     if not 1 <= args.pairs <= 1000:
         raise ConfigError(f"--pairs {args.pairs} makes no sense: use 1 to 1,000.")
-    if not 0 <= args.noise <= 50:
-        raise ConfigError(f"--noise {args.noise:g} makes no sense: use 0 to 50 percent.")
     slo = parse_slo(args.slo)
     if args.virtual and args.emulate is None:
         raise ConfigError("--virtual runs emulated backends only: add --emulate apple-m2-published.")
@@ -72,21 +75,13 @@ def run(args: argparse.Namespace) -> int:
         args.profile = args.emulate
     where = simulated(args) if args.virtual else live(args, _start_slots(args), args.cool)
     with where as at:
-        facts = at.facts
         if args.virtual:
-            noise = args.noise / 100
-            words = (
-                f"{args.noise:g} % a step and {args.noise / 2:g} % a run, lognormal, drawn anew for every run"
-            )
-            facts = (("Step-time noise", words), *facts)
-            at = replace(
-                at, place=Simulated(at.profile, noise), settings={**at.settings, "noise": noise}, facts=facts
-            )
+            at = with_noise(at, args.noise)
         plan, ladder = _plan(args, at, slo)
-        with progress("runs", len(plan.arms) * plan.pairs) as tell:
+        with progress("runs", len(plan.arms) * plan.pairs, args.progress) as tell:
             outcome = run_plan(plan, at.place, folder, tell)
     if not outcome.finished:
-        sys.stderr.write("Stopped: what is done is kept, the same command goes on.\n")
+        stopped()
     if not outcome.pairs:
         sys.stderr.write("No pair is complete yet: the same command goes on where this stopped.\n")
         return 130

@@ -1,7 +1,9 @@
 """What `compare`, `sweep` and `map` share: where runs are computed, progress, and the last words."""
 
 import argparse
+import json
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -48,7 +50,27 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--real", action="store_true", help="run on the backends of this machine (or --emulate) instead"
     )
+    add_progress_option(parser)
     add_engine_options(parser)
+
+
+def add_progress_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--progress",
+        choices=("auto", "json"),
+        default="auto",
+        help="json: progress and result as JSON lines on stdout, for programs",
+    )
+
+
+def add_noise_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--noise",
+        type=float,
+        default=2.0,
+        metavar="PERCENT",
+        help="simulated: how much step times vary, a whole run by half of it (2)",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +94,19 @@ def simulated(args: argparse.Namespace) -> Iterator[Where]:
     mark = Mark("SIMULATED", profile.title)
     settings = {"profile": profile_json(profile), "simulated": True}
     yield Where(Simulated(profile, 0.0), profile, usual, None, mark, facts_of(args, profile), settings)
+
+
+def with_noise(at: Where, percent: float) -> Where:
+    """The same place with step times that vary, drawn anew for every run. Raises `ConfigError`."""
+    if not 0 <= percent <= 50:
+        raise ConfigError(f"--noise {percent:g} makes no sense: use 0 to 50 percent.")
+    words = f"{percent:g} % a step and {percent / 2:g} % a run, lognormal, drawn anew for every run"
+    return replace(
+        at,
+        place=Simulated(at.profile, percent / 100),
+        settings={**at.settings, "noise": percent / 100},
+        facts=(("Step-time noise", words), *at.facts),
+    )
 
 
 @contextmanager
@@ -121,10 +156,13 @@ def out_folder(args: argparse.Namespace) -> Path:
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[..., None]]:
-    """A bar with the remaining time on stderr; without a terminal a line now and then."""
+def progress(what: str, total: int, how: str = "auto") -> Iterator[Callable[..., None]]:
+    """A bar with the remaining time on stderr; without a terminal, or as JSON, a line now and then."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    if how == "json":
+        yield _json_lines(what, total)
+        return
     if not sys.stderr.isatty():
         step = max(1, total // 4)
 
@@ -140,10 +178,41 @@ def progress(what: str, total: int) -> Iterator[Callable[..., None]]:
         yield lambda done, *_: bar.update(task, completed=done)
 
 
+def _json_lines(what: str, total: int, clock: Callable[[], float] = time.monotonic) -> Callable[..., None]:
+    """At most ten lines a second: `left_s` goes by the pace so far, None before the first run is done."""
+    start = last = clock()
+    _say({"type": "progress", "what": what, "done": 0, "total": total, "left_s": None})
+
+    def tell(done: int, *_: object) -> None:
+        nonlocal last
+        now = clock()
+        if now - last >= 0.1 or done == total:
+            last = now
+            left_s = round((now - start) / max(1, done) * (total - done), 1)
+            _say({"type": "progress", "what": what, "done": done, "total": total, "left_s": left_s})
+
+    return tell
+
+
+def _say(line: Mapping[str, object]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def stopped() -> None:
+    sys.stderr.write("Stopped: what is done is kept, the same command goes on.\n")
+
+
 def finish(args: argparse.Namespace, folder: Path, report: Report, data: Mapping[str, Any]) -> None:
     """Write the report and say the headline and where it lies."""
     paint = getattr(args, "paint_png", None)
-    write_report(folder, report, data, paint)
+    written = write_report(folder, report, data, paint)
+    if args.progress == "json":
+        charts = [str((folder / name).resolve()) for name in written if name.endswith(".svg")]
+        told = {"headline": report.headline, "mark": report.mark.text, "summary": list(report.summary)}
+        path = str((folder / "report.html").resolve())
+        _say({"type": "report", **told, "report": path, "charts": charts})
+        return
     mark = f" [{report.mark.text}]" if report.mark.strong else ""
     sys.stdout.write(f"{report.headline}{mark}\n")
     for sentence in report.summary:

@@ -1,7 +1,6 @@
 """`offramp sweep KIND`: turn one knob, simulated on a profile or on real backends, and draw what happens."""
 
 import argparse
-import sys
 from typing import Any
 
 from engine.commands.experiments import (
@@ -11,6 +10,7 @@ from engine.commands.experiments import (
     out_folder,
     progress,
     simulated,
+    stopped,
 )
 from engine.errors import ConfigError
 from engine.experiments.arms import MOST_SLOTS
@@ -59,10 +59,10 @@ def run(args: argparse.Namespace) -> int:
             if args.kind == "kv":
                 places = {v: Simulated(at.profile, 0.0, int(v)) for v in knobs[0].values}
             jobs = [j for k in knobs for j in knob_jobs(k, at.profile, at.usual, seeds, at.most, places)]
-        with progress("runs", len(jobs)) as tell:
+        with progress("runs", len(jobs), args.progress) as tell:
             done = run_jobs(jobs, at.place, settings, folder, tell)
     if not done.finished:
-        sys.stderr.write("Stopped: what is done is kept, the same command goes on.\n")
+        stopped()
         if not done.runs:
             return 130
     commands, facts = [command_line()], (*at.facts, ("Seeds", f"{seeds.start} to {seeds.stop - 1}"))

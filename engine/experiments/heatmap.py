@@ -1,97 +1,158 @@
-"""The offload map as a picture: green where the slower backend pays, grey where it makes no difference."""
+"""The offload map as a picture: green where the slower backend pays, hatched where no difference is found."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.experiments import svg
 from engine.experiments.charts import LEFT, RIGHT, WIDTH, Mark, sheet
 from engine.experiments.svg import Svg, figure
 
-PAYS = 0.02  # a gain below 2 % is no difference on a map: step times of real devices vary as much
+PAYS = 0.02  # a gain below 2 % is none on a map: step times of real devices vary as much
 FULL = 0.40  # the gain at which the colour is full
+HEIGHT, TOP, FOOT = 675, 118, 116  # 16:9, as a slide
+_STEPS = (-0.2, -0.1, 0.0, 0.05, 0.1, 0.2, 0.3, 0.4)
+_HATCH = 9.0  # pixels between the lines of "no difference"
 Cell = tuple[int, int]  # column, row
 
 
 @dataclass(frozen=True, slots=True)
+class Shade:
+    """One cell or mark: its gain as a fraction, and the whole story on hover.
+
+    `sure` is None where there are too few runs for an interval, False where the interval holds 0.
+    """
+
+    gain: float
+    sure: bool | None
+    words: str
+
+    @property
+    def pays(self) -> bool:
+        return bool(self.sure) and self.gain >= PAYS
+
+    @property
+    def harms(self) -> bool:
+        return bool(self.sure) and self.gain <= -PAYS
+
+
+@dataclass(frozen=True, slots=True)
 class Panel:
-    """One surface: `gains` as fractions by (column, row), row 0 at the bottom."""
+    """One surface: `cells` by (column, row), row 0 at the bottom, and marks where it was measured."""
 
     title: str
     subtitle: str
     columns: tuple[str, ...]
     rows: tuple[str, ...]
-    gains: Mapping[Cell, float]
-    measured: Mapping[Cell, float]
+    cells: Mapping[Cell, Shade]
     x: str
     y: str
+    measured: Mapping[Cell, Shade] = field(default_factory=dict)
 
 
 def heatmap(title: str, subtitle: str, panels: Sequence[Panel], mark: Mark, foot: str = "") -> str:
     """One or two surfaces side by side, with the border of where it pays."""
-    height = 760
-    drawing, down = sheet(title, subtitle, height, mark, foot)
-    gap = 70
+    drawing, down = sheet(title, subtitle, HEIGHT, mark, foot)
+    gap = 56
     width = (WIDTH - LEFT - RIGHT - gap * (len(panels) - 1)) / len(panels)
     for i, panel in enumerate(panels):
-        _surface(drawing, panel, LEFT + i * (width + gap), 128 + down, width, height - 128 - 130)
-    _scale(drawing, height + down - 76)
+        _surface(drawing, panel, LEFT + i * (width + gap), TOP + down, width, HEIGHT - TOP - FOOT)
+    _legend(drawing, HEIGHT + down - 84, any(p.measured for p in panels))
     return drawing.render()
 
 
 def _surface(drawing: Svg, panel: Panel, left: float, top: float, width: float, height: float) -> None:
     drawing.text(left, top, panel.title, 18, weight=600)
     drawing.text(left, top + 22, panel.subtitle, 14, svg.MUTED)
-    x0, y0 = left + 74, top + 44
+    x0, y0 = left + 78, top + 38
     w = (left + width - x0) / len(panel.columns)
-    h = (top + height - 58 - y0) / len(panel.rows)
+    h = (top + height - 52 - y0) / len(panel.rows)
     bottom = y0 + h * len(panel.rows)
-    for (column, row), gain in panel.gains.items():
+    for (column, row), shade in panel.cells.items():
         x, y = x0 + w * column, bottom - h * (row + 1)
-        fill = colour(gain)
-        drawing.rect(x + 1, y + 1, w - 2, h - 2, fill, rx=2)
-        dark = abs(gain) > FULL * 0.55
-        ink = svg.PANEL if dark else svg.MUTED if abs(gain) < PAYS else svg.TEXT
-        words = "0" if abs(gain) < 0.005 else figure(gain * 100, 0, sign=True)
-        drawing.text(x + w / 2, y + h / 2 + 6, words, 17, ink, 600 if gain >= PAYS else 400, "middle")
-        if (column, row) in panel.measured:
-            _point(drawing, panel.measured[column, row], x + w - 17, y + 17)
-    _border(drawing, panel.gains, x0, bottom, w, h)
+        point = panel.measured.get((column, row))
+        drawing.begin(f"{shade.words} {point.words}" if point else shade.words)
+        _cell(drawing, shade, x, y, w, h, y + h / 2 + 6 if point is None else y + h - 9)
+        if point is not None:
+            _point(drawing, point, x + w / 2, y + (h - 18) / 2, min(32.0, h - 24))
+        drawing.end()
+    _border(drawing, panel.cells, x0, bottom, w, h)
     for i, words in enumerate(panel.columns):
-        drawing.text(x0 + w * (i + 0.5), bottom + 24, words, 15, svg.MUTED, anchor="middle")
+        drawing.text(x0 + w * (i + 0.5), bottom + 22, words, 15, svg.MUTED, anchor="middle")
     for i, words in enumerate(panel.rows):
         drawing.text(x0 - 10, bottom - h * (i + 0.5) + 5, words, 15, svg.MUTED, anchor="end")
-    drawing.text(x0 + w * len(panel.columns) / 2, bottom + 50, panel.x, 15, svg.MUTED, anchor="middle")
+    drawing.text(x0 + w * len(panel.columns) / 2, bottom + 45, panel.x, 15, svg.MUTED, anchor="middle")
     drawing.text(left + 14, (y0 + bottom) / 2, panel.y, 15, svg.MUTED, anchor="middle", turn=-90)
 
 
-def _point(drawing: Svg, gain: float, x: float, y: float) -> None:
-    """A measured cell: the surface is simulated, this is not."""
-    drawing.mark(x, y, 30, "o", colour(gain), svg.TEXT)
-    ink = svg.PANEL if abs(gain) > FULL * 0.55 else svg.TEXT
-    drawing.text(x, y + 4, figure(gain * 100, 0, sign=True), 12, ink, 600, "middle")
+def _cell(drawing: Svg, shade: Shade, x: float, y: float, w: float, h: float, base: float) -> None:
+    fill = colour(shade.gain) if shade.sure is not False else svg.PANEL
+    drawing.rect(x + 1, y + 1, w - 2, h - 2, fill, svg.LINE if fill == svg.PANEL else "none", rx=2)
+    words = "0" if abs(shade.gain) < 0.005 else figure(shade.gain * 100, 0, sign=True)
+    if shade.sure is False:
+        _hatch(drawing, x + 1, y + 1, w - 2, h - 2)
+        # The figure stands on a patch of its own: lines through digits are hard to read from afar.
+        half = 6 + 5.2 * len(words)
+        drawing.rect(x + w / 2 - half, base - 18, 2 * half, 24, svg.PANEL)
+    ink = _ink(fill, shade.gain)
+    drawing.text(x + w / 2, base, words, 17, ink, 600 if shade.pays or shade.harms else 400, "middle")
 
 
-def _border(drawing: Svg, gains: Mapping[Cell, float], x0: float, bottom: float, w: float, h: float) -> None:
+def _hatch(drawing: Svg, x: float, y: float, w: float, h: float) -> None:
+    """Lines rising to the right, each cut at the cell's edge: every viewer draws them, unlike patterns."""
+    along = _HATCH
+    while along < w + h:  # the lines x + y = along, from the left or lower edge to the upper or right one
+        low = (0.0, along) if along < h else (along - h, h)
+        high = (along, 0.0) if along < w else (w, along - w)
+        drawing.line(x + low[0], y + low[1], x + high[0], y + high[1], svg.LINE, 1.2)
+        along += _HATCH
+
+
+def _point(drawing: Svg, point: Shade, x: float, y: float, size: float) -> None:
+    """A measured cell: the surface is simulated, this is not. Dashed while runs are too few for a verdict."""
+    fill = colour(point.gain) if point.sure is not False else svg.PANEL
+    dash = "3 3" if point.sure is None else ""
+    drawing.mark(x, y, size, "o", fill, svg.TEXT, dash)
+    words = figure(point.gain * 100, 0, sign=True)
+    drawing.text(x, y + size * 0.15, words, size * 0.42, _ink(fill, point.gain), 600, "middle")
+
+
+def _ink(fill: str, gain: float) -> str:
+    """White on the dark end of the scale, muted where there is nothing to see."""
+    if fill == svg.PANEL or abs(gain) < PAYS:
+        return svg.MUTED
+    return svg.PANEL if abs(gain) > FULL * 0.6 else svg.TEXT
+
+
+def _border(drawing: Svg, cells: Mapping[Cell, Shade], x0: float, bottom: float, w: float, h: float) -> None:
     """A strong line between cells where it pays and cells where it does not."""
-    for (column, row), gain in gains.items():
-        here = gain >= PAYS
-        right, above = gains.get((column + 1, row)), gains.get((column, row + 1))
+    for (column, row), shade in cells.items():
+        right, above = cells.get((column + 1, row)), cells.get((column, row + 1))
         x, y = x0 + w * column, bottom - h * (row + 1)
-        if right is not None and (right >= PAYS) != here:
+        if right is not None and right.pays != shade.pays:
             drawing.line(x + w, y, x + w, y + h, svg.TEXT, 2.5)
-        if above is not None and (above >= PAYS) != here:
+        if above is not None and above.pays != shade.pays:
             drawing.line(x, y, x + w, y, svg.TEXT, 2.5)
 
 
-def _scale(drawing: Svg, y: float) -> None:
-    steps = (-0.2, -0.1, 0.0, 0.05, 0.1, 0.2, 0.3, 0.4)
-    x = float(LEFT + 74)
-    for value in steps:
+def _legend(drawing: Svg, y: float, measured: bool) -> None:
+    x = float(LEFT + 78)
+    for value in _STEPS:
         drawing.rect(x, y, 44, 16, colour(value), svg.LINE)
         drawing.text(x + 22, y + 32, figure(value * 100, 0, sign=bool(value)), 13, svg.MUTED, anchor="middle")
         x += 46
-    words = "% less time than the fastest backend alone; thick line: from 2 % on"
-    drawing.text(x + 14, y + 13, words, 14, svg.MUTED)
+    drawing.text(x + 10, y + 13, "% less time", 14, svg.MUTED)
+    x += 112
+    drawing.rect(x, y, 44, 16, svg.PANEL, svg.LINE)
+    _hatch(drawing, x, y, 44, 16)
+    drawing.text(x + 54, y + 13, "no difference: the 95 % interval holds 0", 14, svg.MUTED)
+    words = "thick line: it pays from here on"
+    drawing.line(x, y + 28, x + 44, y + 28, svg.TEXT, 2.5)
+    drawing.text(x + 54, y + 33, words, 14, svg.MUTED)
+    if measured:
+        x += 345
+        drawing.mark(x + 8, y + 8, 18, "o", colour(0.1), svg.TEXT)
+        drawing.text(x + 26, y + 13, "measured on this machine", 14, svg.MUTED)
+        drawing.text(x + 26, y + 33, "(dashed: too few runs)", 14, svg.MUTED)
 
 
 def colour(gain: float) -> str:

@@ -4,252 +4,162 @@ A cell compares the better of two policies with the fastest backend alone, all a
 best for the fastest alone in that cell. The surface is simulated on a profile; cells can be measured as well.
 """
 
+import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from engine.experiments.arms import Arm, baseline_arm, fastest_place
-from engine.experiments.charts import Mark
-from engine.experiments.generated import burst_source, stream_source
+from engine.experiments.effects import Effect, effect_at
+from engine.experiments.generated import PROMPT, burst_source, stream_source
 from engine.experiments.grid import Done, Job
-from engine.experiments.heatmap import PAYS, Cell, Panel, heatmap
-from engine.experiments.metrics import METRICS
-from engine.experiments.report import Chart, Report, Section, Table, machine_facts
+from engine.experiments.heatmap import Cell
 from engine.experiments.source import Source, capacity_rps
-from engine.experiments.svg import figure, percent
-from engine.experiments.sweep_report import assumed_foot
 from engine.experiments.tables import DEFAULT_POLICY
 from engine.profiling.profile import Profile
 
 ALONE = "alone"
 POLICIES = (DEFAULT_POLICY, "batched-clear")
-REPLY = 128
-METRIC_WORDS = {"mean_e2el_ms": "mean E2E", "duration": "makespan"}
+REPLY, REPLY_QUICK = 128, 64
+BACKLOGS, BACKLOGS_QUICK = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48), (1, 4, 8, 16, 32)
+LOADS, LOADS_QUICK = (0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.1, 1.2), (0.2, 0.4, 0.6, 0.8, 1.0, 1.2)
+SHARES, SHARES_QUICK = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97), (0.0, 0.25, 0.5, 0.75, 0.97)
+Slots = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """One map: its axes and the workload of every cell (column, row)."""
+    """One map: its axes, and the workload, slots and name of every cell (column, row)."""
 
     name: str
     x: str
     y: str
     columns: tuple[str, ...]
     rows: tuple[str, ...]
+    about: str  # the requests, in words
     sources: Mapping[Cell, Source]
+    held: Mapping[Cell, Slots]
+    points: Mapping[Cell, str]  # cells of two maps with the same slots share their runs
     best: bool  # slots: the best for the fastest alone, else those of the profile
 
-    def point(self, cell: Cell) -> str:
-        return f"{self.name}-{'best' if self.best else 'usual'}-{cell[0]}-{cell[1]}"
 
-
-def backlog_grid(quick: bool, best: bool = True) -> Grid:
-    """Requests that come together x the share of their prompts that is cached."""
-    backlogs = (1, 4, 8, 16, 32, 48) if quick else (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-    shares = _shares(quick)
+def backlog_grid(profile: Profile, slots: Mapping[str, int], quick: bool, most: int | None = None) -> Grid:
+    """Requests that come together x the share of their prompts that is cached, at the best slots."""
+    backlogs = BACKLOGS_QUICK if quick else BACKLOGS
+    shares = SHARES_QUICK if quick else SHARES
+    reply = REPLY_QUICK if quick else REPLY
     sources = {
-        (i, j): burst_source(n, s, reply=REPLY) for i, n in enumerate(backlogs) for j, s in enumerate(shares)
+        (i, j): burst_source(n, s, reply=reply) for i, n in enumerate(backlogs) for j, s in enumerate(shares)
     }
-    return Grid(
+    return _best(
         "backlog",
         "backlog: requests that arrive 50 ms apart",
         "cached share of every prompt",
         tuple(str(n) for n in backlogs),
-        tuple(f"{s:.0%}".replace("%", " %") for s in shares),
+        shares,
+        reply,
         sources,
-        best,
+        profile,
+        slots,
+        most,
     )
 
 
-def rate_grid(profile: Profile, slots: Mapping[str, int], quick: bool, best: bool = True) -> Grid:
+def rate_grid(profile: Profile, slots: Mapping[str, int], quick: bool, most: int | None = None) -> Grid:
     """Arrival rate, in shares of the fastest backend's capacity at that hit rate, x hit rate."""
-    loads = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2) if quick else tuple(i / 10 for i in range(2, 13))
-    shares = _shares(quick)
-    count = 16 if quick else 60
+    loads = LOADS_QUICK if quick else LOADS
+    shares = SHARES_QUICK if quick else SHARES
+    count, reply = (16, REPLY_QUICK) if quick else (40, REPLY)
     place = fastest_place(profile)
     name = profile.backends[place].name
     sources: dict[Cell, Source] = {}
     for j, share in enumerate(shares):
-        together = burst_source(32, share, reply=REPLY, gap_s=0.0)
-        most = baseline_arm(profile, together, slots)[0].slots_by_name[name] if best else slots[name]
-        capacity = capacity_rps(profile, together, place, most)
+        together = burst_source(32, share, reply=reply, gap_s=0.0)
+        best = baseline_arm(profile, together, slots, most)[0].slots_by_name[name]
+        capacity = capacity_rps(profile, together, place, best)
         for i, load in enumerate(loads):
-            sources[i, j] = stream_source(count, load * capacity, False, share, reply=REPLY)
-    return Grid(
+            sources[i, j] = stream_source(count, load * capacity, False, share, reply=reply)
+    return _best(
         "rate",
         "arrivals (Poisson), share of the fastest backend's capacity",
         "hit rate: cached share of every prompt",
         tuple(f"{load:.0%}".replace("%", " %") for load in loads),
-        tuple(f"{s:.0%}".replace("%", " %") for s in shares),
+        shares,
+        reply,
         sources,
-        best,
+        profile,
+        slots,
+        most,
     )
 
 
-def _shares(quick: bool) -> tuple[float, ...]:
-    return (0.0, 0.25, 0.5, 0.75, 0.97) if quick else (0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.97)
+def _best(
+    name: str,
+    x: str,
+    y: str,
+    columns: tuple[str, ...],
+    shares: Sequence[float],
+    reply: int,
+    sources: Mapping[Cell, Source],
+    profile: Profile,
+    slots: Mapping[str, int],
+    most: int | None,
+) -> Grid:
+    held = {cell: baseline_arm(profile, source, slots, most)[0].slots for cell, source in sources.items()}
+    rows = tuple(f"{s:.0%}".replace("%", " %") for s in shares)
+    points = {(i, j): f"{name}-best-{i}-{j}" for i, j in sources}
+    about = f"prompts of {PROMPT} tokens, {reply} out"
+    return Grid(name, x, y, columns, rows, about, sources, held, points, best=True)
+
+
+def at_usual_slots(grid: Grid, slots: Mapping[str, int]) -> Grid:
+    """The same map with the slots that the profile is set to."""
+    usual = tuple(slots.items())
+    points = {
+        cell: point if dict(grid.held[cell]) == dict(usual) else point.replace("-best-", "-usual-")
+        for cell, point in grid.points.items()
+    }
+    return replace(grid, held=dict.fromkeys(grid.sources, usual), points=points, best=False)
 
 
 def map_jobs(
-    grid: Grid,
-    profile: Profile,
-    slots: Mapping[str, int],
-    seeds: Sequence[int],
-    cells: Sequence[Cell] | None = None,
-    most: int | None = None,
+    grids: Sequence[Grid], profile: Profile, seeds: Sequence[int], cells: Sequence[Cell] | None = None
 ) -> list[Job]:
-    """The fastest alone and every policy, a run a cell and seed."""
+    """The fastest alone and every policy, a run a cell and seed; in every pair in another order.
+
+    Cells that two grids share are run once. One seed after the other, so that stopping early leaves the
+    whole map with fewer pairs rather than a part of it.
+    """
     name = profile.backends[fastest_place(profile)].name
-    jobs = []
-    for cell, source in grid.sources.items():
-        if cells is not None and cell not in cells:
-            continue
-        held = tuple(slots.items())
-        if grid.best:
-            held = baseline_arm(profile, source, slots, most)[0].slots
-        point = grid.point(cell)
-        for seed in seeds:
-            jobs.append(Job(point, ALONE, source, Arm(f"forced-{name}", held), seed))
-            jobs += [Job(point, policy, source, Arm(policy, held), seed) for policy in POLICIES]
+    jobs: list[Job] = []
+    seen: set[tuple[str, int]] = set()
+    for seed in seeds:
+        for grid in grids:
+            for cell, source in grid.sources.items():
+                point, held = grid.points[cell], grid.held[cell]
+                if (cells is not None and cell not in cells) or (point, seed) in seen:
+                    continue
+                seen.add((point, seed))
+                pair = [Job(point, ALONE, source, Arm(f"forced-{name}", held), seed)]
+                pair += [Job(point, policy, source, Arm(policy, held), seed) for policy in POLICIES]
+                random.Random(f"order:{point}:{seed}").shuffle(pair)
+                jobs += pair
     return jobs
 
 
-def gains(done: Done, grid: Grid, metric: str, policies: Sequence[str] = POLICIES) -> dict[Cell, float]:
-    """How much less time the better policy takes than the fastest alone, as fractions, where all have run."""
-    out = {}
-    for cell in grid.sources:
-        point = grid.point(cell)
-        alone = done.mean(point, ALONE, metric)
-        routed = [done.mean(point, policy, metric) for policy in policies]
-        times = [t for t in routed if t is not None]
-        if alone and len(times) == len(policies):
-            out[cell] = 1 - min(times) / alone
-    return out
+def some_cells(grid: Grid, quick: bool) -> list[Cell]:
+    """Cells worth measuring: two backlogs, with nothing and nearly all cached, and in between."""
+    columns = [grid.columns.index(n) for n in (("8", "16") if quick else ("8", "24"))]
+    last = len(grid.rows) - 1
+    return [(i, j) for i in columns for j in ((0, last) if quick else (0, grid.rows.index("50 %"), last))]
 
 
-def map_report(
-    grids: Sequence[Grid],
-    done: Done,
-    measured: Done | None,
-    profile: Profile,
-    usual: Mapping[str, int],
-    mark: Mark,
-    facts: Sequence[tuple[str, str]],
-    commands: Sequence[str],
-) -> tuple[Report, dict[str, Any]]:
-    """The pictures, one for each pair of axes and metric, and the tables behind them."""
-    fastest = profile.backends[fastest_place(profile)].name
-    sections, data = [], []
-    foot = assumed_foot(profile)
-    main = next(g for g in grids if g.name == "backlog" and g.best)
-    for name, words in (("backlog", "backlog and cached share"), ("rate", "arrival rate and hit rate")):
-        parts: list[Table | Chart] = []
-        for metric, metric_words in METRIC_WORDS.items():
-            if name == "rate" and metric == "duration":
-                continue  # under a steady stream the makespan is the stream's length
-            panels = []
-            for grid in (g for g in grids if g.name == name):
-                found = gains(done, grid, metric)
-                points = gains(measured, grid, metric) if measured is not None and grid.best else {}
-                panels.append(_panel(grid, found, points, fastest, usual))
-                parts.append(_table(grid, found, metric))
-                data.append(_data(grid, found, points, metric))
-            mine = [g for g in grids if g.name == name]
-            title = _title(metric_words, [max(gains(done, g, metric).values(), default=0.0) for g in mine])
-            subtitle = f"the better of {' and '.join(POLICIES)} against {fastest.upper()} alone, over {words}"
-            drawing = heatmap(title, subtitle, panels, mark, foot)
-            parts.append(Chart(f"map-{name}-{metric_words.replace(' ', '-').lower()}", drawing))
-        sections.append(
-            Section(words.capitalize(), "", tuple(sorted(parts, key=lambda p: isinstance(p, Table))))
-        )
-    e2e = gains(done, main, "mean_e2el_ms")
-    default = gains(done, main, "mean_e2el_ms", (DEFAULT_POLICY,))
-    pays = sum(1 for g in e2e.values() if g >= PAYS)
-    harms = sum(1 for g in default.values() if g <= -PAYS)
-    summary = (
-        f"Over backlog and cached share, {pays} of {len(e2e)} cells gain 2 % of mean E2E or more, the best "
-        f"{percent(max(e2e.values(), default=0.0), sign=False)}. {DEFAULT_POLICY} alone loses as much "
-        f"in {harms}.",
-        f"Every cell compares with {fastest.upper()} alone at its best slot count in that cell, "
-        "and the policies run with the same slots. A cell is one simulated run of each, or the mean over "
-        "seeds, without interval.",
-    )
-    headline = f"A CPU beats waiting for the GPU in {pays} of {len(e2e)} cells at the best slot count"
-    other = next((g for g in grids if g.name == "backlog" and not g.best), None)
-    if other is not None:
-        at_usual = gains(done, other, "mean_e2el_ms")
-        paying = sum(1 for g in at_usual.values() if g >= PAYS)
-        headline += f", in {paying} of {len(at_usual)} at {usual[fastest]} slots"
-    report = Report(
-        "map",
-        "Offload map",
-        headline,
-        "",
-        summary,
-        tuple(sections),
-        mark,
-        (*facts, *machine_facts()),
-        tuple(commands),
-        tuple((m.label, m.definition) for m in METRICS),
-    )
-    return report, {"maps": data}
-
-
-def _title(metric: str, most: Sequence[float]) -> str:
-    """The finding: the largest gain at the best slot count, and at the usual one where that is another."""
-    words = [
-        f"up to {figure(m * 100, 0)} % less {metric}" if m >= PAYS else f"no less {metric}" for m in most
-    ]
-    if len(words) == 1:
-        return f"Offloading: {words[0]}"
-    return f"Offloading: {words[0]} at the best slots, {words[1].replace(f' {metric}', '')} at the usual"
-
-
-def _panel(
-    grid: Grid,
-    found: Mapping[Cell, float],
-    points: Mapping[Cell, float],
-    fastest: str,
-    usual: Mapping[str, int],
-) -> Panel:
-    title = (
-        f"{fastest.upper()} at its best slot count"
-        if grid.best
-        else f"{fastest.upper()} at {usual[fastest]} slots"
-    )
-    words = (
-        "found for every cell" if grid.best else "as the profile is set: a gain may be one over a bad setting"
-    )
-    if points:
-        words += "; circles: measured, one run a seed"
-    return Panel(title, words, grid.columns, grid.rows, found, points, grid.x, grid.y)
-
-
-def _table(grid: Grid, found: Mapping[Cell, float], metric: str) -> Table:
-    rows = []
-    for j in reversed(range(len(grid.rows))):
-        cells = (percent(found.get((i, j))) for i in range(len(grid.columns)))
-        rows.append((grid.rows[j], *cells))
-    slots = "best" if grid.best else "usual"
-    title = f"Less {METRIC_WORDS[metric]} than the fastest alone, {slots} slots; columns: {grid.x}"
-    name = f"map-{grid.name}-{slots}-{metric.replace('_', '-')}"
-    return Table(name, title, ("", *grid.columns), tuple(rows))
-
-
-def _data(
-    grid: Grid, found: Mapping[Cell, float], points: Mapping[Cell, float], metric: str
-) -> dict[str, Any]:
-    def listed(values: Mapping[Cell, float]) -> list[dict[str, Any]]:
-        return [
-            {"x": grid.columns[i], "y": grid.rows[j], "gain": round(g, 6)} for (i, j), g in values.items()
-        ]
-
-    return {
-        "map": grid.name,
-        "slots": "best" if grid.best else "usual",
-        "metric": metric,
-        "x": grid.x,
-        "y": grid.y,
-        "cells": listed(found),
-        "measured": listed(points),
-    }
+def effects(
+    done: Done, grid: Grid, metric: str, seeds: Sequence[int], policies: Sequence[str] = POLICIES
+) -> dict[Cell, Effect]:
+    """What every cell says that has run for one seed at least."""
+    found = {}
+    for cell, point in grid.points.items():
+        one = effect_at(done, point, ALONE, policies, metric, seeds)
+        if one is not None:
+            found[cell] = one
+    return found

@@ -9,7 +9,7 @@ from engine.experiments import svg
 if TYPE_CHECKING:
     from engine.experiments.report import Report, Table
 
-_NUMBER = re.compile(r"^[+\u2212-]?[\d,.]+( %)?$|^n/a$|^$")
+_NUMBER = re.compile(r"^[+\u2212-]?[\d,.]+( \u00b1 [\d,.]+)?( %)?$|^n/a$|^$")
 _STYLE = f"""
 :root {{ color-scheme: light; }}
 * {{ box-sizing: border-box; }}
@@ -28,7 +28,7 @@ p {{ margin: 0 0 12px; max-width: 84ch; }}
 figure, .table {{ background: #FFF; border: 1px solid {svg.LINE}; border-radius: 8px; margin: 0 0 24px;
  overflow-x: auto; }}
 figure svg {{ display: block; width: 100%; height: auto; }}
-.table {{ padding: 8px 16px 16px; }}
+.table {{ padding: 8px 16px 16px; }} .table p.muted {{ margin: 12px 0 0; font-size: 13px; }}
 table {{ border-collapse: collapse; width: 100%; }}
 th {{ color: {svg.MUTED}; font-weight: 400; font-size: 13px; text-align: left; vertical-align: bottom; }}
 th, td {{ padding: 6px 16px 6px 0; border-bottom: 1px solid {svg.GRID}; white-space: nowrap; }}

@@ -41,10 +41,13 @@ class Source:
         """An estimator that has seen the replies of other seeds, as one in use has."""
         lengths = LengthEstimator()
         for seed in _SEASON:
-            for i, planned in enumerate(self.build(fake_tokenise, seed).requests):
+            requests = self.build(fake_tokenise, seed).requests
+            for i, planned in enumerate(requests):
                 if planned.reply_tokens is not None:
                     request = Request(RequestId(-i), planned.prompt, planned.sampling, 0.0, planned.tag)
                     lengths.observe(request, planned.reply_tokens, censored=False)
+            if all(planned.reply_tokens is None for planned in requests):
+                break  # every reply takes its whole budget: there is nothing to learn
         return lengths
 
 

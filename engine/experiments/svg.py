@@ -50,13 +50,23 @@ class Svg:
             stroke_linejoin="round",
         )
 
-    def mark(self, x: float, y: float, size: float, shape: str, fill: str, stroke: str) -> None:
+    def mark(
+        self, x: float, y: float, size: float, shape: str, fill: str, stroke: str, dash: str = ""
+    ) -> None:
         """A circle ("o") or a square ("s") of `size` across."""
         half = size / 2
         if shape == "s":
             self.rect(x - half, y - half, size, size, fill, stroke, stroke_width=1.5, rx=1)
         else:
-            self._add("circle", cx=x, cy=y, r=half, fill=fill, stroke=stroke, stroke_width=1.5)
+            edge = {"stroke_width": 1.5, "stroke_dasharray": dash}
+            self._add("circle", cx=x, cy=y, r=half, fill=fill, stroke=stroke, **edge)
+
+    def begin(self, words: str) -> None:
+        """What is drawn until `end` says `words` when the mouse rests on it."""
+        self._parts.append(f"<g><title>{escape(words)}</title>")
+
+    def end(self) -> None:
+        self._parts.append("</g>")
 
     def text(
         self,

@@ -21,9 +21,9 @@ Facts = Sequence[tuple[str, str]]
 def assumed_foot(profile: Profile) -> str:
     """What of a profile rests on no measurement, short enough for the foot of a picture."""
     if any(b.assumed == ("everything",) for b in profile.backends):
-        return "Every timing of this profile is assumed."
-    parts = [f"{b.name}: {b.assumed[0]}" for b in profile.backends if b.assumed]
-    return f"Assumed timings among others: {'; '.join(parts)}." if parts else ""
+        return "Assumed rows: every timing of this profile."
+    rows = [f"{b.name.upper()} {b.assumed[0].replace('_s', '')}" for b in profile.backends if b.assumed]
+    return f"Assumed rows, among other assumptions: {'; '.join(rows)}." if rows else ""
 
 
 def slots_report(

@@ -292,23 +292,6 @@ def test_the_knee_is_the_fewest_slots_near_the_best() -> None:
     assert knee([(1, 100.0), (2, 30.0)]) == (1, 100.0)
 
 
-def test_the_map_can_be_recomputed(fast: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.experiments.offload_map.REPLY", 8)
-    monkeypatch.setattr("engine.experiments.offload_map._shares", lambda quick: (0.0, 0.97))
-    out = tmp_path / "out"
-    assert main(["map", "--quick", "--profile", fast, "--out", str(out)]) == 0
-    check_report(out)
-    maps = {(m["map"], m["slots"], m["metric"]): m for m in results(out)["maps"]}
-    told = {(c["x"], c["y"]): c["gain"] for c in maps["backlog", "best", "mean_e2el_ms"]["cells"]}
-    seen = {p.stem: json.loads(p.read_text("utf-8"))["figures"] for p in (out / "runs").glob("*.json")}
-    best = {
-        p: seen[f"pair-01-backlog-best-5-1-{p}"]["mean_e2el_ms"]
-        for p in ("alone", "total-delay", "batched-clear")
-    }
-    gain = 1 - min(best["total-delay"], best["batched-clear"]) / best["alone"]
-    assert told["48", "97 %"] == pytest.approx(gain, abs=1e-6) and len(told) == 12
-
-
 # --- mistakes ---
 
 
