@@ -101,7 +101,7 @@ class ConversationList(Popover):
         """`current` is shown, `running` have a reply that streams."""
         super().__init__(themes, parent)
         self._store, self._current, self._running, self._sure = store, current, running, 0
-        self.setFixedWidth(400)
+        self.setFixedWidth(440)
         self.search = QLineEdit()
         self.search.setPlaceholderText("Search in titles, prompts and replies")
         self.search.setAccessibleName("Search conversations")
@@ -211,6 +211,7 @@ class ConversationList(Popover):
         """Deleting takes two presses: the second one knows what it does."""
         self._sure = 0
         self.delete_button.setText("Delete")
+        self.delete_button.set_kind("ghost")
         for button in (self.rename_button, self.duplicate_button, self.delete_button):
             button.setEnabled(bool(self.key()))
 
@@ -221,6 +222,7 @@ class ConversationList(Popover):
         if self._sure != key:
             self._sure = key
             self.delete_button.setText("Really delete?")
+            self.delete_button.set_kind("danger")
             return
         self.deleted.emit(key)
         self._fill(self.search.text())

@@ -1,5 +1,7 @@
 """One prompt and its reply as blocks of a text document: prompt, thinking, answer, signature, actions."""
 
+import re
+
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import (
     QColor,
@@ -20,6 +22,7 @@ from app.widgets.marks import paint_mark
 
 MARK, INDENT = 12, 20
 ACTIONS = (("copy", "Copy"), ("regenerate", "Regenerate"), ("edit", "Edit and resend"))
+NBSP = "\N{NO-BREAK SPACE}"
 MINIMUM = QTextBlockFormat.LineHeightTypes.MinimumHeight.value
 
 
@@ -94,7 +97,7 @@ class ExchangeText:
         if not exchange.done and split(exchange.reply)[2]:
             self._block(cursor, 8)
             cursor.insertText(f"Thinking… {_tokens(exchange)}".rstrip(), muted)
-        self._block(cursor, 4)
+        self._block(cursor, 4, indent=0 if exchange.rank is None else INDENT, hang=exchange.rank is not None)
         if exchange.rank is None:
             waiting = "stopped" if exchange.done and not exchange.problem else "routing…"
             cursor.insertText("" if exchange.problem else waiting, muted)
@@ -103,7 +106,9 @@ class ExchangeText:
             if exchange.progress and not exchange.reply:
                 cursor.insertText(f", {exchange.progress}", muted)
             else:
-                cursor.insertText(f", {exchange.figures}  " if exchange.figures else "  ", muted)
+                # A line breaks between two figures, never between a figure and its unit.
+                figures = exchange.figures.replace(" ", NBSP).replace(f",{NBSP}", ", ")
+                cursor.insertText(f", {figures}{NBSP}{NBSP}" if figures else NBSP * 2, muted)
                 if exchange.request_id:
                     cursor.insertText("why?", self._link(f"receipt:{exchange.request_id}", theme.text))
         for words, colour in ((exchange.note, theme.muted), (exchange.problem, theme.error)):
@@ -125,7 +130,7 @@ class ExchangeText:
         cursor.insertText("hide" if opened else "show", link)
         if opened:
             self._block(cursor, 4, indent=INDENT, line=20)
-            cursor.insertText(thought, muted)
+            cursor.insertText(re.sub(r"\n\s*\n", "\n", thought), muted)
 
     def _draw_mark(self, cursor: QTextCursor, exchange: Exchange, muted: QTextCharFormat) -> None:
         cursor.insertHtml(f'<img src="mark:{exchange.rank}" width="{MARK}" height="{MARK}">')
@@ -147,8 +152,12 @@ class ExchangeText:
         cursor.movePosition(QTextCursor.MoveOperation.End)
         return cursor
 
-    def _block(self, cursor: QTextCursor, top: int, indent: int = 0, line: int = LINE) -> None:
+    def _block(
+        self, cursor: QTextCursor, top: int, indent: int = 0, line: int = LINE, hang: bool = False
+    ) -> None:
+        """`hang` lets the first line begin at the edge."""
         shape = QTextBlockFormat()
+        shape.setTextIndent(-indent if hang else 0)
         shape.setTopMargin(top)
         shape.setLeftMargin(indent)
         shape.setLineHeight(line, MINIMUM)

@@ -42,6 +42,8 @@ class ContextMeter(QWidget):
         metrics, room = painter.fontMetrics(), self.width()
         if not (self.used and self.most) or self.hint.startswith("Editing"):
             words = self.hint
+            if metrics.horizontalAdvance(words) > room:
+                words = words.partition(",")[0]
             painter.setPen(theme.text if words.startswith("Editing") else theme.muted)
             shown = metrics.elidedText(words, Qt.TextElideMode.ElideRight, room)
             painter.drawText(self.rect(), Qt.AlignmentFlag.AlignVCenter, shown)

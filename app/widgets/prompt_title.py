@@ -36,6 +36,7 @@ class PromptTitle(QObject):
         themes = panel.themes
         row = panel.add_title("Getting ready", height=47, top=0)
         row.setSpacing(0)
+        row.insertSpacing(1, 8)
         self.system_button = Button(
             themes, "System prompt", kind="ghost", icon_name="sliders", tip="What the model is told first"
         )
@@ -74,15 +75,14 @@ class PromptTitle(QObject):
         self._show_phrase()
 
     def _show_phrase(self) -> None:
-        count = self._others
+        count, label = self._others, self._panel.phrase_label
         if self._phrase or not count:
-            self._panel.phrase_label.set_full_text(self._phrase)
+            label.set_full_text(self._phrase)
         else:
-            short = f"+{count} {'runs' if count == 1 else 'run'}"
-            self._panel.phrase_label.set_full_text(
-                f"{count} more {'runs' if count == 1 else 'run'}", short, f"+{count}"
+            label.set_full_text(
+                f"{count} more {'runs' if count == 1 else 'run'}", f"{count} more", f"+{count}"
             )
-        self._panel.phrase_label.setAlignment(RIGHT if self._phrase else LEFT)
+        label.setAlignment(RIGHT if self._phrase else LEFT)
 
     def show_state(self, words: str, ready: bool, phrase: str) -> None:
         self._panel.title_label.setText(words)
