@@ -19,6 +19,7 @@ from typing import Any
 from engine.backend import Backend, Close, Command, serve
 from engine.clock import MonotonicClock
 from engine.config import BackendSpec
+from engine.devices.environment import prepare_environment
 from engine.errors import EngineError
 from engine.execution.emulated import EmulatedRunner, Neighbours
 from engine.execution.runner import Runner
@@ -97,6 +98,7 @@ def child_main(pipe: Connection, plan: Plan) -> None:
     """Entry point of a backend's process: load, serve, leave."""
     # Ctrl+C goes to the whole process group; the parent decides what ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prepare_environment()  # torch reads it once, when it is imported
     try:
         from engine.execution.torch_runner import make_runner
 

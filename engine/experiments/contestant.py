@@ -48,6 +48,9 @@ class Ours:
 
     def __init__(self, spec: dict[str, Any]) -> None:
         from engine.config import BackendSpec
+        from engine.devices.environment import prepare_environment
+
+        prepare_environment()
         from engine.execution.torch_runner import make_runner
         from engine.request import BackendName
 

@@ -19,6 +19,9 @@ def main() -> None:
     from engine.backend import Backend, Submit
     from engine.clock import MonotonicClock
     from engine.config import BackendSpec
+    from engine.devices.environment import prepare_environment
+
+    prepare_environment()
     from engine.execution.torch_runner import make_runner
     from engine.kv.manager import KvManager
     from engine.request import BackendName, Request, RequestId, SamplingParams

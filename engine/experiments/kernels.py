@@ -63,6 +63,9 @@ def _check() -> None:
 
 
 def main() -> None:
+    from engine.devices.environment import prepare_environment
+
+    prepare_environment()
     import torch
 
     spec: dict[str, Any] = json.loads(sys.argv[1])

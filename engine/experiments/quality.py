@@ -27,6 +27,9 @@ def fixed_text() -> str:
 
 def main() -> None:
     """The child's side."""
+    from engine.devices.environment import prepare_environment
+
+    prepare_environment()
     import torch
     from tokenizers import Tokenizer
 
