@@ -65,6 +65,10 @@ MENUS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         "View",
         (
             Entry("presenter", "Presenter mode", ("F5", "Ctrl+Shift+P")),
+            Entry("earlier", "A moment earlier", ("Ctrl+[",)),
+            Entry("later", "A moment later", ("Ctrl+]",)),
+            Entry("live", "Back to live", ("Ctrl+Shift+L",)),
+            LINE,
             Entry("theme", "Light or dark", ("Ctrl+T",)),
             Entry("system_theme", "Follow the system's theme"),
             Entry("reset_layout", "Restore the layout"),

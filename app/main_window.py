@@ -30,6 +30,7 @@ from app.series.verdict import Verdict
 from app.session import Session
 from app.settings import Settings
 from app.theme import ThemeHolder, stylesheet
+from app.time_cursor import TimeCursor
 from app.toolbar import HEIGHT, Toolbar
 from app.tour import Tour
 from app.tour_steps import tour_steps
@@ -71,6 +72,7 @@ class MainWindow(QMainWindow):
         self._build(menu)
         self.wishes = Wishes(self)
         self.looking_back = LookingBack(self)
+        self.time_cursor = TimeCursor(self)
         self._connect()
         self._restore()
         self._apply_theme()
@@ -133,6 +135,7 @@ class MainWindow(QMainWindow):
             splitter.replaceWidget(index, panel).deleteLater()
             panel.show()
             self._refresher.add(panel)
+        self.time_cursor.use_chart(self.throughput)
         self.panel_layout.fit(self._panel_area())
         if self._chats is not None:
             store, problem = open_store(self._chats)
@@ -176,6 +179,7 @@ class MainWindow(QMainWindow):
         if self.pages.currentIndex() == 1:
             self.leave_presenter()
             return
+        self.time_cursor.go_live()
         if self.presenter is None:
             from app.presenter import Presenter
 

@@ -48,6 +48,7 @@ class Toolbar(QWidget):
             tip="Compare two policies in pairs of runs (Ctrl+B)",
         )  # fmt: skip
         self.comparing = ""  # "run 3 of 10"
+        self.looking_at = ""  # "3.20 s, not live"
         self.clock = QLabel()
         self.clock.setFont(font("body"))
         self.clock.setAccessibleName("Burst clock")
@@ -150,6 +151,9 @@ class Toolbar(QWidget):
         text = "starting…" if self._asked else "" if run is None else self._clock_text(run, now_s)
         if self.comparing:
             text = self.comparing + (f", {text.partition(',')[0]}" if going and not self._short else "")
+        if self.looking_at:
+            ink = self._themes.current.warning.name()
+            text = f'<span style="color:{ink}">{"" if self._short else "Showing "}{self.looking_at}</span>'
         if text != self.clock.text():
             self.clock.setText(text)
 

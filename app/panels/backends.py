@@ -32,6 +32,7 @@ class Map(Protocol):
     """What this panel needs of the KV map."""
 
     def refresh(self, now_s: float) -> None: ...
+    def look_at(self, board: Board) -> None: ...
     def set_as_bar(self, as_bar: bool) -> None: ...
 
 
@@ -49,6 +50,7 @@ class BackendPanel(Panel):
         super().__init__(board, themes, parent)
         self.name, self._map = name, kv_map
         self._tall, self._wide, self._first_refresh = True, True, True
+        self._when = ""  # "3.20 s, not live" while a moment of the past is shown
         self._build_header()
         self.pages = QStackedWidget()
         self.pages.addWidget(self._build_live())
@@ -65,6 +67,7 @@ class BackendPanel(Panel):
         self._title = make_label("", "lead", bold=True)
         self._device, self._step = ElidedLabel(), ElidedLabel()
         self._word = make_label("emulated", tone="emulated")
+        self._moment = make_label(tone="warning")
         for label in (self._device, self._step):
             label.setFont(font("label"))
             label.setProperty("tone", "muted")
@@ -74,6 +77,7 @@ class BackendPanel(Panel):
         row.addSpacing(4)
         row.addWidget(self._device)
         row.addWidget(self._word)
+        row.addWidget(self._moment)
         row.addStretch(1)
         row.addWidget(self._step)
         row.addWidget(self._rate)
@@ -189,6 +193,12 @@ class BackendPanel(Panel):
         if view is not None:
             self._show_state(view)
 
+    def look_at(self, board: Board, now_s: float, when: str = "") -> None:
+        """Show another board, such as the past, whose moment `when` names."""
+        self.board, self._when = board, when
+        self._map.look_at(board)
+        self.refresh(set(self.topics), now_s)
+
     def refresh(self, topics: set[str], now_s: float) -> None:
         view = self.board.backends.get(self.name)
         if view is None:
@@ -230,6 +240,8 @@ class BackendPanel(Panel):
         self._word.setText(word)
         self._word.setVisible(bool(word))
         set_tone(self._word, "error" if stalled or stopped else "emulated")
+        self._moment.setText(self._when)
+        self._moment.setVisible(bool(self._when))
         live = state in (BackendState.READY, BackendState.STALLED)
         self.pages.setCurrentIndex(0 if live else 1)
         self._rate.setVisible(live)

@@ -99,6 +99,16 @@ class KvMap(QWidget):
     def sizeHint(self) -> QSize:
         return QSize(262, BAR_HEIGHT if self._as_bar else 278)
 
+    def look_at(self, board: Board) -> None:
+        """Show another board, such as the past; only the cells that differ are painted again."""
+        before, self._board = self._view(), board
+        now = self._view()
+        if before is None or now is None or before is now:
+            return
+        old, new = before.blocks, now.blocks
+        now.changed_blocks |= {b for b in old.keys() | new.keys() if old.get(b) is not new.get(b)}
+        now.changed_blocks |= before.changed_blocks
+
     def refresh(self, now_s: float) -> None:
         """Repaint the cells that changed since the last call, and those that fade."""
         view, self._now_s = self._view(), now_s

@@ -2,21 +2,24 @@
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QLineF, QRectF
-from PySide6.QtGui import QPainter
+from PySide6.QtCore import QLineF, QRectF, Qt, Signal
+from PySide6.QtGui import QMouseEvent, QPainter
 
 from app.panels.painting import CENTRE, LEFT, RIGHT, draw_text, hair, half, width_of
 from app.panels.plot import Plot
 from app.series.throughput import BIN_S
-from app.series.words import figure
+from app.series.words import figure, seconds
 from app.theme import Theme, ThemeHolder, font
 
 
 class RatePlot(Plot):
+    picked = Signal(float)  # a moment on the x axis, where the mouse was pressed or dragged
+
     def __init__(self, themes: ThemeHolder) -> None:
         super().__init__(themes, (40, 12, 16, 71), "tok/s")
         self.caption = ""
         self.now = 0.0
+        self.cursor: float | None = None  # the moment that is shown instead of now
         self.span = (0.0, 4.0)
         self._areas: dict[int, pg.PlotDataItem] = {}
         self._seams: dict[int, pg.PlotDataItem] = {}
@@ -77,12 +80,38 @@ class RatePlot(Plot):
         if not self.low:
             caption = QRectF(plot.left(), self.height() - 30 * s, plot.width(), 16 * s)
             draw_text(painter, caption, LEFT, self.caption, label, theme.muted, elide=True)
-        x = half(self.x_of(self.now))
+        if self.cursor is None:
+            self._line(painter, plot, self.now, "now", theme)
+        else:
+            self._line(painter, plot, self.cursor, seconds(self.cursor), theme)
+
+    def _line(self, painter: QPainter, plot: QRectF, moment: float, words: str, theme: Theme) -> None:
+        """Across the plot at a moment: dotted for now, whole for the one that is looked at."""
+        s, label = self.factor, font("label", bold=self.cursor is not None, scale=self.factor)
+        x = half(self.x_of(moment))
         if x > plot.right() + 1:
             return
-        painter.setPen(hair(theme.text, 1, (2, 4)))
+        painter.setPen(hair(theme.text, 1, (2, 4) if self.cursor is None else None))
         painter.drawLine(QLineF(x, plot.top(), x, plot.bottom()))
-        wide = width_of("now", label) + 1
+        wide = width_of(words, label) + 1
         fits = x + 6 * s + wide <= plot.right()
         box = QRectF(x + 6 * s if fits else x - 6 * s - wide, plot.top(), wide, 16 * s)
-        draw_text(painter, box, LEFT if fits else RIGHT, "now", label, theme.muted, back=theme.panel)
+        ink = theme.muted if self.cursor is None else theme.text
+        draw_text(painter, box, LEFT if fits else RIGHT, words, label, ink, back=theme.panel)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() is Qt.MouseButton.LeftButton:
+            self._pick(event)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if event.buttons() & Qt.MouseButton.LeftButton:
+            self._pick(event)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        event.accept()
+
+    def _pick(self, event: QMouseEvent) -> None:
+        (left, right), plot = self.span, self.plot_rect()
+        part = (event.position().x() - plot.left()) / plot.width()
+        self.picked.emit(left + min(1.0, max(0.0, part)) * (right - left))
+        event.accept()

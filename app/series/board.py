@@ -7,6 +7,7 @@ repaints only when something it shows has moved.
 from collections import deque
 from dataclasses import dataclass, field
 
+from app.series.frames import Frames
 from app.series.throughput import Throughput
 from engine.events import (
     BackendInfo,
@@ -115,6 +116,7 @@ class Board:
         self.notices: deque[Notice] = deque(maxlen=100)
         self.last_receipt: Receipt | None = None
         self.throughput = Throughput()
+        self.frames = Frames()
 
     def run_rows(self) -> list[RequestRow]:
         """Requests of the burst on the screen, or every typed request where there was no burst."""
@@ -203,12 +205,14 @@ class Board:
                     view.info, view.state, view.message = info, state, message
                     if state in (BackendState.STOPPED, BackendState.LOADING):
                         view.load = BackendLoad()
+                        self.frames.cleared(info.name, view.blocks)
                         view.changed_blocks |= set(view.blocks)
                         view.blocks.clear()
                 topics.add("backends")
             case BurstStarted():
                 self.run = RunView(event)
                 self.throughput.restart(event.start_s)
+                self.frames.restart({name: view.blocks for name, view in self.backends.items()})
                 topics |= {"run", "requests", "routing"}
             case BurstDone():
                 if self.run is not None and self.run.started.run_id == event.run_id:
@@ -238,6 +242,7 @@ class Board:
         if report.decode_rows or report.prefill_tokens:
             view.last_step = report
             view.steps.append(report)
+        before = view.blocks if report.backend in self.frames.tracks else dict(view.blocks)
         for change in report.blocks:
             view.changed_blocks.add(change.block)
             if change.evicted:
@@ -246,6 +251,7 @@ class Board:
                 view.blocks.pop(change.block, None)
             else:
                 view.blocks[change.block] = change
+        self.frames.add(report, before, view.blocks)
         for admission in report.admitted:
             row = self.requests.get(admission.request_id)
             if row is not None:

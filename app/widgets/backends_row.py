@@ -30,6 +30,7 @@ class BackendsRow(QSplitter):
         self.setHandleWidth(8)
         self.setChildrenCollapsible(False)
         self.panels: dict[str, Panel] = {}
+        self._past: tuple[Board, float, str] | None = None  # what is shown instead of now
         self._placeholder = self._build_placeholder()
         self.addWidget(self._placeholder)
 
@@ -50,12 +51,23 @@ class BackendsRow(QSplitter):
 
     def forget(self) -> None:
         """Another engine comes: what these panels have drawn of the old one must not stay."""
+        self._past = None
         self._rebuild([])
+
+    def look_at(self, past: Board | None, now_s: float, when: str = "") -> None:
+        """Show a moment of the past, or follow the engine again."""
+        self._past = None if past is None else (past, now_s, when)
+        for panel in self.panels.values():
+            panel.look_at(self._board if past is None else past, now_s, when)
 
     def refresh(self, topics: set[str], now_s: float) -> None:
         order = [view.info.name for view in self._board.ranked()]
         if order != list(self.panels):
             self._rebuild(order)
+            if self._past is not None:
+                self.look_at(*self._past)
+        if self._past is not None:  # what happens now is not shown
+            return
         for panel in self.panels.values():
             panel.refresh(topics, now_s)
 
