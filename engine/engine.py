@@ -228,9 +228,12 @@ class Engine:
 
     def _tell(self, step: SetupStep) -> None:
         """Publish progress; the way out of a long set-up when the window closes."""
+        self._leave_if_closing()
+        self._hub.publish(step)
+
+    def _leave_if_closing(self) -> None:
         if self._closing.is_set():
             raise _Closing
-        self._hub.publish(step)
 
     def _set_up(self) -> Core:
         config = self.config
@@ -279,7 +282,7 @@ class Engine:
 
     def _prepare_model(self) -> tuple[Path | None, Codec, int, str]:
         """(path, codec, vocabulary, name to show), downloading and converting on first use."""
-        from engine.models.fetch import ensure_model
+        from engine.models.apart import fetch_apart
         from engine.models.inspect import inspect_model
         from engine.models.prepare import prepared
 
@@ -291,10 +294,10 @@ class Engine:
             shape = named_shape(name)
             self._model_context = shape.max_context
             return None, PlaceholderCodec(shape.vocab), shape.vocab, f"{name}, random weights"
-        path = ensure_model(config.model, self._tell)
+        path = fetch_apart(config.model, self._tell, self._leave_if_closing)
         shape = inspect_model(path)
         self._model_context = shape.max_context
-        codec = TextCodec.load(prepared(path, self._tell))
+        codec = TextCodec.load(prepared(path, self._tell, self._leave_if_closing))
         return path, codec, shape.vocab, path.stem if path.is_file() else path.name
 
     def _announce(self, specs: Sequence[BackendSpec], profile: Profile | None = None) -> list[BackendInfo]:

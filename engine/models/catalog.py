@@ -44,13 +44,20 @@ class ModelEntry:
     context_tokens: int
     source: WheelSource | HubSource
     base_repo: str  # where tokenizer and configuration were published
+    tensors: tuple[str, ...] = ()  # types of its matrices
+    shape: str = ""  # name in `architecture.named_shape`
+
+    @property
+    def folder(self) -> str:
+        """Name of its folder among the models."""
+        return self.name.removeprefix("hf:").replace("/", "--")
 
     @property
     def file_name(self) -> str | None:
         """Name of the single file, or None for a folder of safetensors."""
         if isinstance(self.source, WheelSource):
             return self.source.member.rsplit("/", 1)[-1]
-        return self.source.file
+        return self.source.file.rsplit("/", 1)[-1] if self.source.file else None
 
     @property
     def origin(self) -> str:
@@ -89,6 +96,8 @@ _ENTRIES = (
             member_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         ),
         base_repo="HuggingFaceTB/SmolLM2-135M-Instruct",
+        tensors=("Q4_1",),
+        shape="smollm2-135m",
     ),
     ModelEntry(
         name="smollm2-360m-instruct",
@@ -100,6 +109,8 @@ _ENTRIES = (
         context_tokens=8192,
         source=HubSource("HuggingFaceTB/SmolLM2-360M-Instruct-GGUF", "smollm2-360m-instruct-q8_0.gguf"),
         base_repo="HuggingFaceTB/SmolLM2-360M-Instruct",
+        tensors=("Q8_0",),
+        shape="smollm2-360m",
     ),
     ModelEntry(
         name="qwen2.5-0.5b-instruct",
@@ -111,6 +122,8 @@ _ENTRIES = (
         context_tokens=32_768,
         source=HubSource("Qwen/Qwen2.5-0.5B-Instruct-GGUF", "qwen2.5-0.5b-instruct-q4_k_m.gguf"),
         base_repo="Qwen/Qwen2.5-0.5B-Instruct",
+        tensors=("Q5_0", "Q8_0", "Q4_K", "Q6_K"),  # 896 columns are no whole blocks of 256
+        shape="qwen2.5-0.5b",
     ),
     ModelEntry(
         name="qwen2.5-0.5b-instruct-bf16",
@@ -122,6 +135,8 @@ _ENTRIES = (
         context_tokens=32_768,
         source=HubSource("Qwen/Qwen2.5-0.5B-Instruct"),
         base_repo="Qwen/Qwen2.5-0.5B-Instruct",
+        tensors=("bfloat16",),
+        shape="qwen2.5-0.5b",
     ),
     ModelEntry(
         name="qwen3-0.6b",
@@ -133,6 +148,8 @@ _ENTRIES = (
         context_tokens=40_960,
         source=HubSource("Qwen/Qwen3-0.6B"),
         base_repo="Qwen/Qwen3-0.6B",
+        tensors=("bfloat16",),
+        shape="qwen3-0.6b",
     ),
 )
 
@@ -149,8 +166,12 @@ def entry_named(name: str) -> ModelEntry:
 
 def model_path(name: str) -> Path:
     """Where the named model lies, or will lie: a .gguf file or a folder. Nothing is downloaded."""
-    entry = entry_named(name)
-    folder = models_dir() / entry.name
+    return place_of(entry_named(name))
+
+
+def place_of(entry: ModelEntry) -> Path:
+    """Where an entry's model lies, or will lie."""
+    folder = models_dir() / entry.folder
     return folder / entry.file_name if entry.file_name else folder
 
 
@@ -159,7 +180,7 @@ def local_model(name_or_path: str) -> Path | None:
 
     Raises `ModelFileError` for something that looks like a path and holds no model.
     """
-    if name_or_path.lower() in CATALOGUE:
+    if name_or_path.lower() in CATALOGUE or name_or_path.startswith("hf:"):
         return None
     path = Path(name_or_path).expanduser()
     if path.is_dir():

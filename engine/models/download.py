@@ -108,7 +108,7 @@ def fetch_from_index(
     """Leave the wheel's bytes in `part`, continuing what is there. Nothing is verified but the length."""
     settings = pip_settings()
     try:
-        opener = _opener(settings)
+        opener = make_opener(settings)
         download(_locate(project, wheel, settings, opener), part, size, progress, opener)
     except Unreachable:
         if not _pip_version():
@@ -131,14 +131,14 @@ def download(
     pause_s: float = 0.5,
 ) -> None:
     """Fetch `url` into `part` until it holds `size` bytes; a broken connection resumes where it stopped."""
-    opener = opener or _opener({})
+    opener = opener or make_opener({})
     fruitless = 0
     while (have := part.stat().st_size if part.exists() else 0) < size:
         reason = "the connection closed early"
         try:
             _read_on(url, part, have, progress, opener)
         except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError, ssl.SSLError) as error:
-            reason = _reason(error)
+            reason = reason_of(error)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise no_space(part.parent, size - have, shutil.disk_usage(part.parent).free) from error
@@ -174,7 +174,7 @@ def _read_on(
                 progress.at(done)
 
 
-def _opener(settings: dict[str, str]) -> urllib.request.OpenerDirector:
+def make_opener(settings: dict[str, str]) -> urllib.request.OpenerDirector:
     """An opener with the system's certificates, certifi's and pip's, and with pip's or the system's proxy."""
     context = ssl.create_default_context()
     try:  # python.org builds for macOS come without certificates
@@ -220,7 +220,7 @@ def _locate(project: str, wheel: str, settings: dict[str, str], opener: urllib.r
             with opener.open(request, timeout=20) as response:
                 page, kind, body = response.url, response.headers.get_content_type(), response.read()
         except (OSError, HTTPException) as error:
-            reason = _reason(error)
+            reason = reason_of(error)
             continue
         for href in _hrefs(kind, body):
             if urllib.parse.unquote(urllib.parse.urlsplit(href).path).endswith("/" + wheel):
@@ -270,7 +270,7 @@ def _pip_version() -> tuple[int, ...]:
         return ()
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     if isinstance(error, urllib.error.HTTPError):
         return f"{error.code} {error.reason}"
     inner = getattr(error, "reason", None) or error

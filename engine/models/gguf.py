@@ -8,6 +8,7 @@ Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 import math
 import mmap
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from gguf.quants import dequantize
 from engine.errors import ModelFileError, UnsupportedModelError
 from engine.models.architecture import ModelShape, shape_from_gguf
 
-READABLE = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K")
+READABLE = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K")
 _SCALARS = "BbHhIif?saQqd"  # struct codes by value type; "s" string and "a" array stand for themselves
 _STRING, _ARRAY = 8, 9
 
@@ -63,7 +64,7 @@ class Grid4:
 class _Header:
     """A cursor over the header's bytes. Raises `struct.error`, `IndexError` or `ValueError` past the end."""
 
-    def __init__(self, data: mmap.mmap) -> None:
+    def __init__(self, data: mmap.mmap | bytes) -> None:
         self._data = data
         self.at = 0
 
@@ -96,6 +97,42 @@ class _Header:
         return self.number(_SCALARS[kind])
 
 
+def parse_header(
+    data: mmap.mmap | bytes, name: str, size: int
+) -> tuple[dict[str, Any], dict[str, TensorInfo]]:
+    """Metadata and tensors from the first bytes of a GGUF file that is `size` bytes long in all.
+
+    Raises `ModelFileError` for what is no GGUF or cut short, and `struct.error`, `IndexError` or `ValueError`
+    where `data` ends within the header.
+    """
+    if data[:4] != b"GGUF":
+        raise ModelFileError(f"{name} is not a GGUF file: choose a file that ends in .gguf.")
+    header = _Header(data)
+    header.at = 4
+    version = header.number("I")
+    if version not in (2, 3):
+        raise ModelFileError(
+            f"{name} has GGUF version {version}: use a file of version 2 or 3, little-endian."
+        )
+    tensor_count, value_count = header.number("Q"), header.number("Q")
+    metadata: dict[str, Any] = {}
+    for _ in range(value_count):
+        key = header.string()
+        metadata[key] = header.value(header.number("I"))
+    found: list[TensorInfo] = []
+    for _ in range(tensor_count):
+        tensor, dims = header.string(), header.number("I")
+        shape = tuple(header.number("Q") for _ in range(dims))[::-1]
+        found.append(TensorInfo(tensor, shape, header.number("I"), header.number("Q")))
+    alignment = int(metadata.get("general.alignment", 32))
+    start = -(-header.at // alignment) * alignment
+    tensors = {t.name: TensorInfo(t.name, t.shape, t.type_number, start + t.offset) for t in found}
+    for info in tensors.values():
+        if info.type_name in READABLE and info.offset + _byte_size(info) > size:
+            raise ModelFileError(f"{name} is cut short: download it again.")
+    return metadata, tensors
+
+
 class GgufFile:
     """An open GGUF file. Tensors are read from the mapped file on demand.
 
@@ -114,41 +151,13 @@ class GgufFile:
                 f"The model file {path} cannot be read ({error}): download it again."
             ) from error
         try:
-            if self._map[:4] != b"GGUF":
-                raise ModelFileError(f"{path.name} is not a GGUF file: choose a file that ends in .gguf.")
-            self.metadata, self.tensors = self._parse()
+            self.metadata, self.tensors = parse_header(self._map, path.name, len(self._map))
         except (struct.error, IndexError, ValueError) as error:
             self.close()
             raise ModelFileError(f"{path.name} is damaged ({error}): download it again.") from error
         except ModelFileError:
             self.close()
             raise
-
-    def _parse(self) -> tuple[dict[str, Any], dict[str, TensorInfo]]:
-        header = _Header(self._map)
-        header.at = 4
-        version = header.number("I")
-        if version not in (2, 3):
-            raise ModelFileError(
-                f"{self.path.name} has GGUF version {version}: use a file of version 2 or 3, little-endian."
-            )
-        tensor_count, value_count = header.number("Q"), header.number("Q")
-        metadata: dict[str, Any] = {}
-        for _ in range(value_count):
-            key = header.string()
-            metadata[key] = header.value(header.number("I"))
-        found: list[TensorInfo] = []
-        for _ in range(tensor_count):
-            name, dims = header.string(), header.number("I")
-            shape = tuple(header.number("Q") for _ in range(dims))[::-1]
-            found.append(TensorInfo(name, shape, header.number("I"), header.number("Q")))
-        alignment = int(metadata.get("general.alignment", 32))
-        start = -(-header.at // alignment) * alignment
-        tensors = {t.name: TensorInfo(t.name, t.shape, t.type_number, start + t.offset) for t in found}
-        for tensor in tensors.values():
-            if tensor.type_name in READABLE and tensor.offset + _byte_size(tensor) > len(self._map):
-                raise ModelFileError(f"{self.path.name} is cut short: download it again.")
-        return metadata, tensors
 
     def shape(self) -> ModelShape:
         """The model's shape. Raises `UnsupportedModelError` or `ModelFileError`."""
@@ -210,6 +219,17 @@ class GgufFile:
             self._map.close()
         except BufferError:
             return
+
+
+def unreadable(types: Iterable[str]) -> str:
+    """Why tensors of these types cannot be read; "" where they can."""
+    refused = sorted(set(types) - set(READABLE))
+    if not refused:
+        return ""
+    return (
+        f"Its tensors of the type {', '.join(refused)} are not supported: use a file whose tensors are "
+        f"{', '.join(READABLE)}."
+    )
 
 
 def _byte_size(tensor: TensorInfo) -> int:

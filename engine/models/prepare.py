@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,13 @@ _REFUSALS: dict[int, type[EngineError]] = {3: UnsupportedModelError, 4: ModelFil
 _ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<|end|>", "<end_of_turn>", "</s>")
 
 
-def prepared(model: Path, on_progress: OnProgress | None = None) -> Path:
+def prepared(
+    model: Path, on_progress: OnProgress | None = None, check: Callable[[], None] = lambda: None
+) -> Path:
     """The folder for `TextCodec.load`, made on first use (some seconds), cached by the file's identity.
 
-    Raises `ModelFileError` or `UnsupportedModelError`.
+    `check` is called meanwhile; an exception from it ends the work and passes on. Raises `ModelFileError` or
+    `UnsupportedModelError`.
     """
     folder = cache_dir() / "tokenizers" / identity(model)
     if (folder / "meta.json").is_file():
@@ -50,7 +54,7 @@ def prepared(model: Path, on_progress: OnProgress | None = None) -> Path:
             step = SetupStep("tokenizer", "Converting the tokenizer", "once per model, a few seconds")
             _tell(on_progress, step)
             try:
-                _in_child(model, folder)
+                _in_child(model, folder, check)
             except EngineError as error:
                 _tell(on_progress, SetupStep(step.key, step.title, str(error), "failed"))
                 raise
@@ -71,16 +75,16 @@ def identity(model: Path) -> str:
     return hashlib.blake2b(repr(facts).encode(), digest_size=12).hexdigest()
 
 
-def _in_child(model: Path, folder: Path) -> None:
+def _in_child(model: Path, folder: Path, check: Callable[[], None]) -> None:
     temporary = folder.with_name(f"{folder.name}.{os.getpid()}.part")
     shutil.rmtree(temporary, ignore_errors=True)
     command = [sys.executable, "-m", "engine.models.prepare", str(model), str(temporary)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        lines = done.stderr.strip().splitlines() or ["no message"]
-        if refusal := _REFUSALS.get(done.returncode):
+        code, told = _watched(command, check)
+        lines = told.strip().splitlines() or ["no message"]
+        if refusal := _REFUSALS.get(code):
             raise refusal(lines[-1])
-        if done.returncode:
+        if code:
             raise ModelFileError(
                 f"The tokenizer of {model.name} cannot be converted ({lines[-1]}): use another file."
             )
@@ -88,6 +92,23 @@ def _in_child(model: Path, folder: Path) -> None:
         os.replace(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _watched(command: list[str], check: Callable[[], None]) -> tuple[int, str]:
+    """Run it to its end, or to the first exception from `check`. (exit code, what it said on stderr)"""
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
+    ) as child:
+        try:
+            while True:
+                try:
+                    told = child.communicate(timeout=0.1)[1]
+                    return child.returncode, told
+                except subprocess.TimeoutExpired:
+                    check()
+        except BaseException:
+            child.kill()
+            raise
 
 
 def _tell(on_progress: OnProgress | None, step: SetupStep) -> None:

@@ -101,7 +101,7 @@ def test_repaints_are_those_of_the_busiest_part(qtbot) -> None:
 
 def test_a_real_window_is_measured_on_tiny_backends(tmp_path) -> None:
     spec = {
-        "options": "--backends cpu --threads 1 --load-format dummy --architecture tiny".split(),
+        "options": ["--backends", "cpu", "--load-format", "dummy", "--architecture", "tiny"],
         "preset": "cold-12",
         "policy": "forced-cpu",
         "order": ["with", "without"],

@@ -307,5 +307,5 @@ def test_pip_settings_are_read_as_pip_reads_them(monkeypatch: pytest.MonkeyPatch
 
 
 def test_reasons_are_words() -> None:
-    assert download._reason(urllib.error.URLError("timed out")) == "timed out"
-    assert download._reason(TimeoutError()) == "TimeoutError"
+    assert download.reason_of(urllib.error.URLError("timed out")) == "timed out"
+    assert download.reason_of(TimeoutError()) == "TimeoutError"

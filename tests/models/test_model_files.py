@@ -74,9 +74,10 @@ def test_unsupported_architecture(tmp_path: Path) -> None:
 
 def test_unsupported_tensor_type(tmp_path: Path) -> None:
     path = tmp_path / "odd.gguf"
-    write_gguf(tiny_model("llama"), path, "Q5_0")
-    assert inspect_model(path).layers == 2  # the header is fine
-    with pytest.raises(UnsupportedModelError, match=r"'blk.0.attn_q.weight' has the type Q5_0"):
+    write_gguf(tiny_model("llama"), path, "TQ2_0")
+    with pytest.raises(UnsupportedModelError, match=r"odd\.gguf cannot be used.*TQ2_0 are not supported"):
+        inspect_model(path)
+    with pytest.raises(UnsupportedModelError, match=r"'blk.0.attn_q.weight' has the type TQ2_0"):
         open_weights(path).tensor("layers.0.q")
 
 
