@@ -2,17 +2,17 @@
 
 Everything runs through the real engine as internal requests. One backend at a time (both for the last
 stage), never beside user work, and under a lock for the whole machine: two windows that measured at once
-would measure each other. User work pauses it; the stage that was running begins again later.
+would measure each other. User work pauses it; the stage that was running begins again later. What a stage
+measured is kept as soon as it ends, and until then what was known before stays.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
 from engine.backend import Cancel, DropUnowned
-from engine.errors import PromptError
+from engine.errors import ConfigError, ProfileError, PromptError
 from engine.events import BackendState, Notice, SetupStep, StepReport
 from engine.ledger import Entry
 from engine.paths import cache_dir, make_folder
@@ -20,7 +20,7 @@ from engine.profiling.points import (
     NEW_TOKENS,
     PROMPT_TOKENS,
     Point,
-    pair_point,
+    pair_points,
     rates_point,
     step_points,
     warm_up,
@@ -33,9 +33,9 @@ from engine.supervisor import Unit
 
 if TYPE_CHECKING:
     from engine.core import Core
-    from engine.profiling.fit import Sample
 
 _REST_S = 0.5  # quiet after user work before a measurement begins
+_UNEVEN = 0.2  # spread of repeats from which on the machine was busy
 _SAYS = {
     "rates": "512 tokens in, 128 out, alone",
     "steps": "step times at several loads",
@@ -66,9 +66,9 @@ class Stage:
     names: tuple[BackendName, ...]
     points: list[Point] = field(default_factory=list)  # still to run; empty before it begins
     total: int = 0
-    measuring: bool = False  # the running point counts
+    point: Point | None = None  # that runs
     open: set[RequestId] = field(default_factory=set)
-    reports: list[StepReport] = field(default_factory=list)
+    reports: list[tuple[str, StepReport]] = field(default_factory=list)  # with the names of their points
     last: Entry | None = None
 
 
@@ -88,7 +88,9 @@ class Calibrator:
     def loaded(self, name: BackendName) -> None:
         """A backend runs: take what is known of it, and plan what is not."""
         unit = self._core.supervisor.units[name]
-        measured = load_measured(measured_key(unit))
+        measured, refused = load_measured(measured_key(unit))
+        if refused:
+            self._core.publish(Notice("warning", refused))
         if measured is not None:
             self._core.measurements.set(name, measured)
         if not self._core.config.calibrate:
@@ -108,6 +110,13 @@ class Calibrator:
                 self._stages += [Stage("rates", (name,)), Stage("steps", (name,))]
         self._plan_pair(False)
 
+    def stop(self) -> None:
+        """Give up what is not measured yet. What is stays, and the next start goes on from there."""
+        self.pause()
+        stages, self._stages = self._stages, []
+        for stage in stages:
+            self._tell(stage, "failed", "Stopped. What was measured is kept.")
+
     def _plan_pair(self, known: bool) -> None:
         """Last of all: every running backend at once, where that is not known of all of them."""
         names = tuple(n for n, u in self._core.supervisor.units.items() if u.ready and u.profile is None)
@@ -117,12 +126,18 @@ class Calibrator:
             self._stages.append(Stage("pair", names))
         # Every rate comes before any step time: a burst under an isolated policy waits for those only.
         self._stages.sort(key=lambda s: list(_SAYS).index(s.kind))
+        for stage in self._stages:
+            if not stage.total:
+                self._tell(stage, "waiting", total=len(self._points(stage)))
 
     def drop(self, name: BackendName) -> None:
         """The backend died."""
         if self._stages and name in self._stages[0].names:
             self.pause()
+        lost = [s for s in self._stages if name in s.names]
         self._stages = [s for s in self._stages if name not in s.names]
+        for stage in lost:
+            self._tell(stage, "failed", "The backend stopped.")
         if not self._stages:
             self._release()
 
@@ -160,17 +175,8 @@ class Calibrator:
     def _begin(self, stage: Stage) -> bool:
         """Plan its points; False when they cannot run here: the stage is then given up."""
         supervisor = self._core.supervisor
-        unit = supervisor.units[stage.names[0]]
-        spec, seed = unit.plan.spec, 1000 * self._rounds
         self._rounds += 1
-        if stage.kind == "rates":
-            stage.points = [warm_up(self._vocabulary, seed), rates_point(self._vocabulary, seed)]
-        elif stage.kind == "steps":
-            context = self._core.config.context_tokens
-            stage.points = step_points(self._vocabulary, spec.slots, context, spec.kv_blocks, seed)
-        else:
-            slots = min(supervisor.units[n].plan.spec.slots for n in stage.names)
-            stage.points = [pair_point(self._vocabulary, slots, seed)]
+        stage.points = self._points(stage)
         if not all(self._fits(prompt, p) for p in stage.points for prompt in p.prompts):
             self._stages.pop(0)
             if not self._stages:
@@ -186,6 +192,17 @@ class Calibrator:
         self._tell(stage, "running")
         return True
 
+    def _points(self, stage: Stage) -> list[Point]:
+        """What it will run. Each round draws other prompts, so that nothing is restored from the last one."""
+        units = self._core.supervisor.units
+        specs, seed = [units[n].plan.spec for n in stage.names], 1000 * self._rounds
+        if stage.kind == "rates":
+            return [warm_up(self._vocabulary, seed), rates_point(self._vocabulary, seed)]
+        if stage.kind == "steps":
+            context = self._core.config.context_tokens
+            return step_points(self._vocabulary, specs[0].slots, context, specs[0].kv_blocks, seed)
+        return pair_points(self._vocabulary, min(s.slots for s in specs), len(specs), seed)
+
     def _fits(self, prompt: tuple[int, ...], point: Point) -> bool:
         request = Request(RequestId(0), prompt, point.sampling, 0.0)
         try:
@@ -194,9 +211,8 @@ class Calibrator:
             return False
 
     def _run_point(self, stage: Stage) -> None:
-        point = stage.points.pop(0)
-        stage.measuring = point.measured
-        for name in stage.names:
+        point = stage.point = stage.points.pop(0)
+        for name in stage.names if point.only is None else stage.names[point.only : point.only + 1]:
             for prompt in point.prompts:
                 stage.open.add(self._core.internal(name, prompt, point.sampling))
         self._tell(stage, "running")
@@ -205,8 +221,9 @@ class Calibrator:
         """Collect the steps of the running point."""
         if self._stages:
             stage = self._stages[0]
-            if stage.open and stage.measuring and report.backend in stage.names:
-                stage.reports.append(report)
+            point = stage.point
+            if stage.open and point is not None and point.measured and report.backend in stage.names:
+                stage.reports.append((point.what, report))
 
     def ended(self, entry: Entry) -> None:
         """An internal request ended; was it ours?"""
@@ -226,7 +243,8 @@ class Calibrator:
         for name in stage.names:
             if self._core.supervisor.units[name].state is BackendState.CALIBRATING:
                 self._core.supervisor.set_state(name, BackendState.READY)
-        self._stages[0] = Stage(stage.kind, stage.names)
+        again = self._stages[0] = Stage(stage.kind, stage.names)
+        self._tell(again, "waiting", total=stage.total)
         self._release()
 
     def close(self) -> None:
@@ -242,9 +260,9 @@ class Calibrator:
             supervisor.send(name, DropUnowned())
             supervisor.set_state(name, BackendState.READY)
             key = measured_key(supervisor.units[name])
-            measured = self._result(stage, name, load_measured(key))
+            measured = self._result(stage, name, self._core.measurements.known(name))
             if measured is not None:
-                save_measured(key, measured)
+                self._keep(key, measured)
                 self._core.measurements.set(name, measured)
                 detail = _words(stage.kind, measured)
             whole = whole and measured is not None
@@ -252,33 +270,35 @@ class Calibrator:
         if not self._stages:
             self._release()
 
+    def _keep(self, key: MeasuredKey, measured: Measured) -> None:
+        try:
+            save_measured(key, measured)
+        except (OSError, ConfigError) as error:
+            words = f"The calibration could not be kept ({error}): the next start measures again."
+            self._core.publish(Notice("warning", words))
+
     def _result(self, stage: Stage, name: BackendName, known: Measured | None) -> Measured | None:
         if stage.kind == "rates":
             rates = rates_of(stage.last) if stage.last is not None else None
             if rates is None:
                 self._core.publish(Notice("warning", f"The rates of {name} could not be measured."))
                 return None
-            return Measured(rates)
-        from engine.errors import ProfileError
-        from engine.profiling.fit import fit_steps, interference  # scipy: not at start-up
+            # What else is known of it stays until it is measured anew.
+            return Measured(rates) if known is None else replace(known, rates=rates)
+        from engine.profiling.results import with_interference, with_steps  # scipy: not at start-up
 
-        if known is None:
+        if known is None or (stage.kind == "pair" and known.steps is None):
             return None
-        if stage.kind == "steps":
-            try:
-                fit = fit_steps(_samples(stage.reports))
-            except ProfileError as error:
-                self._core.publish(Notice("warning", str(error)))
-                return None
-            return replace(
-                known, steps=fit.model, fit_error=fit.error, held_out_error=fit.held_out_error, paired=False
-            )
-        if known.steps is None:
+        if stage.kind == "pair":
+            return with_interference(known, name, stage.reports)
+        try:
+            measured = with_steps(known, stage.reports)
+        except ProfileError as error:
+            self._core.publish(Notice("warning", str(error)))
             return None
-        mine = [r for r in stage.reports if r.backend == name]
-        others = [r for r in stage.reports if r.backend != name]
-        together = [r for r in mine if _beside(r, others)]
-        return replace(known, steps=interference(known.steps, _samples(together)), paired=True)
+        if measured.spread is not None and measured.spread > _UNEVEN:
+            self._core.publish(Notice("warning", _uneven(name, measured.spread)))
+        return measured
 
     def _locked(self) -> bool:
         if self._lock is None:
@@ -295,7 +315,7 @@ class Calibrator:
             self._lock.release()
             self._lock = None
 
-    def _tell(self, stage: Stage, state: str, detail: str = "") -> None:
+    def _tell(self, stage: Stage, state: str, detail: str = "", total: int | None = None) -> None:
         units = self._core.supervisor.units
         what = "both backends" if len(stage.names) > 1 else f"the {units[stage.names[0]].info.label} backend"
         done = float(stage.total - len(stage.points))
@@ -305,34 +325,17 @@ class Calibrator:
                 f"Calibrate {what}",
                 detail or _SAYS[stage.kind],
                 state,
-                done,
-                float(stage.total),
+                done if total is None else 0.0,
+                float(stage.total if total is None else total),
             )
         )
 
 
-def _samples(reports: Sequence[StepReport]) -> "list[Sample]":
-    from engine.profiling.fit import Sample
-
-    return [
-        Sample(
-            r.decode_rows,
-            r.context_tokens,
-            r.prefill_tokens,
-            r.prefill_attention,
-            r.prefill_chunks,
-            r.duration_s,
-        )
-        for r in reports
-        if (r.decode_rows or r.prefill_tokens) and r.duration_s > 0
-    ]
-
-
-def _beside(report: StepReport, others: Sequence[StepReport]) -> bool:
-    """Did the step run wholly while another backend computed?"""
-    if not others:
-        return False
-    return others[0].started_s <= report.started_s and report.finished_s <= others[-1].finished_s
+def _uneven(name: str, spread: float) -> str:
+    return (
+        f"Equal steps of {name} varied by {spread:.0%}: the machine was busy while they were measured. "
+        "When it is quiet, `offramp profile --again` measures anew."
+    )
 
 
 def _words(kind: str, measured: Measured) -> str:

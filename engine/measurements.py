@@ -1,9 +1,11 @@
 """What is known of the running backends' speed: prices, ranks and the machine's profile follow from it."""
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.backend import SetSlots
+from engine.errors import ConfigError
 from engine.profiling.profile import BackendProfile
 from engine.profiling.store import Measured, save_local
 from engine.request import BackendName
@@ -12,6 +14,8 @@ from engine.routing.router import Pace
 if TYPE_CHECKING:
     from engine.core import Core
 
+log = logging.getLogger(__name__)
+
 
 class Measurements:
     """Rates and step-time models by backend, as published or as calibrated here."""
@@ -19,6 +23,10 @@ class Measurements:
     def __init__(self, core: "Core") -> None:
         self._core = core
         self._known: dict[BackendName, Measured] = {}
+
+    def known(self, name: BackendName) -> Measured | None:
+        """What is known of a backend so far."""
+        return self._known.get(name)
 
     def set(self, name: BackendName, measured: Measured) -> None:
         """Rates (and step times) of a backend became known: tell the router and the screen."""
@@ -80,6 +88,9 @@ class Measurements:
                     info.block_bytes,
                     measured.rates,
                     measured.steps,
+                    fit_error=measured.fit_error,
+                    held_out_error=measured.held_out_error,
+                    spread=measured.spread,
                 )
             )
         return tuple(out) or None
@@ -87,4 +98,7 @@ class Measurements:
     def _keep_profile(self) -> None:
         """Once every running backend is measured, together they are this machine's profile."""
         if self._core.config.emulate is None and (profiles := self.profiles()) is not None:
-            save_local(profiles)
+            try:
+                save_local(profiles)
+            except (OSError, ConfigError) as error:
+                log.warning("the profile of this machine was not kept: %s", error)

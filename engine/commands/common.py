@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.table import Table
 
+from engine.commands.calibrating import CalibrationBar, CalibrationSteps
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import BackendInfo, BackendState, BackendStatus, Event, Notice, SetupStep, Subscription
@@ -23,8 +24,11 @@ class Progress:
         self._terminal = sys.stderr.isatty()
 
     def show(self, event: Event) -> None:
+        if isinstance(event, SetupStep) and event.state == "waiting":
+            return
         if isinstance(event, SetupStep):
-            if self._terminal and event.total and event.state == "running":
+            calibrates = event.key.startswith("calibrate:")  # has a bar of its own
+            if self._terminal and event.total and event.state == "running" and not calibrates:
                 share = (event.done or 0) / event.total
                 STDERR.print(f"{event.title} {share:4.0%}", end="\r")
             if (event.key, event.state) not in self._told and event.key != "probe":
@@ -45,7 +49,7 @@ class Watch:
         self._events = events
         self._progress = Progress()
         self.statuses: dict[str, BackendStatus] = {}
-        self._unmeasured = False  # some calibration could not be done
+        self._calibration = CalibrationSteps()
 
     def drain(self) -> list[Event]:
         """New events, already shown. Raises the error that ended the engine."""
@@ -54,8 +58,7 @@ class Watch:
             self._progress.show(event)
             if isinstance(event, BackendStatus):
                 self.statuses[event.info.name] = event
-            elif isinstance(event, SetupStep) and event.key.startswith("calibrate:"):
-                self._unmeasured = self._unmeasured or event.state == "failed"
+            self._calibration.see(event)
         if not events and self.engine.failure is not None:
             raise self.engine.failure
         return events
@@ -78,12 +81,21 @@ class Watch:
     def until_calibrated(self) -> None:
         """Until every running backend has rates, step times and interference, or can't have them."""
 
-        def over(_: list[Event]) -> bool:
-            running = self.running
-            alone = sum(not i.emulated for i in running) == 1
-            return self._unmeasured or all(i.priced and (i.paired or i.emulated or alone) for i in running)
+        with CalibrationBar(STDERR, self._calibration) as bar:
 
-        self.until(over)
+            def over(events: list[Event]) -> bool:
+                bar.update(events)
+                running = self.running
+                alone = sum(not i.emulated for i in running) == 1
+                known = all(i.priced and (i.paired or i.emulated or alone) for i in running)
+                return not self._calibration.open and (known or self._calibration.failed)
+
+            self.until(over)
+
+    def recalibrate(self) -> None:
+        """Have every running backend measured again, and wait until that is planned."""
+        self.engine.recalibrate()
+        self.until(lambda _: self._calibration.open)
 
 
 @contextmanager

@@ -1,4 +1,6 @@
-"""`offramp profile`: isolated rates and step times of each backend, measured once per machine."""
+"""`offramp profile`: isolated rates and step times of each backend, measured once per machine.
+
+Ctrl+C stops it: what was measured by then is kept, and of the rest what was known before."""
 
 import argparse
 import json
@@ -6,9 +8,10 @@ import sys
 from typing import Any
 
 from engine.commands.common import print_table, running_engine
+from engine.config import EngineConfig
 from engine.events import BackendInfo
 from engine.profiling.profile import Profile, Rates, load_profile, profile_json
-from engine.profiling.store import forget_measured
+from engine.profiling.step_time import StepTimeModel
 
 
 def add_parser(commands: Any) -> None:
@@ -28,20 +31,28 @@ def run(args: argparse.Namespace) -> int:
     config = config_from(args)
     if args.formats:
         return _formats(args)
-    if args.again:
-        forget_measured()
-    with running_engine(config) as watch:
-        watch.until_ready()
-        sys.stderr.write("Measuring what is not known yet, about a minute a backend; Ctrl+C stops.\n")
-        watch.until_calibrated()
-        infos = watch.running
+    try:
+        infos = _measured(config, args.again and not args.emulate)
+    except KeyboardInterrupt:
+        sys.stderr.write("Stopped: what was measured is kept, the same command goes on from there.\n")
+        return 130
     profile = load_profile(args.emulate or "local")
     if args.json:
-        fits = {i.name: i.step_error for i in infos}
-        sys.stdout.write(json.dumps({**profile_json(profile), "held_out_error": fits}, indent=1) + "\n")
+        sys.stdout.write(json.dumps(profile_json(profile), indent=1) + "\n")
         return 0
     _show(profile, infos, args.emulate)
     return 0
+
+
+def _measured(config: EngineConfig, again: bool) -> list[BackendInfo]:
+    """The backends once they are measured, fastest first."""
+    with running_engine(config) as watch:
+        watch.until_ready()
+        if again:
+            watch.recalibrate()
+        sys.stderr.write("Measuring what is not known yet, about a minute a backend; Ctrl+C stops.\n")
+        watch.until_calibrated()
+        return watch.running
 
 
 def _formats(args: argparse.Namespace) -> int:
@@ -90,30 +101,48 @@ def _show(profile: Profile, infos: list[BackendInfo], emulated: str | None) -> N
     rows = []
     for i in infos:
         m = profile.backend(i.name).steps
-        error = "n/a" if i.step_error is None else f"{i.step_error:.1%}"
         rows.append(
             (
                 i.name,
                 ", ".join(f"{n}: {a * 1e3:.2f}" for n, a in m.decode_s),
                 f"{m.context_s * 1e6:.2f}",
-                f"{m.prefill_s * 1e3:.3f}",
+                _prefill_words(m),
                 f"{m.attention_s * 1e9:.2f}",
+                f"{m.start_s * 1e6:.2f}",
                 f"{m.chunk_s * 1e3:.2f}",
                 f"{m.mixed_s * 1e3:.2f}",
                 f"{m.interference:.0%}",
-                error,
             )
         )
     headings = (
         "backend",
         "A, ms a step at rows",
         "c, us a context token",
-        "d, ms a prefill token",
+        "D, ms at prefill tokens",
         "e, ns",
+        "s, us a cached token",
         "chunk, ms",
         "m, ms",
         "chi",
-        "held-out error",
     )
     sys.stdout.write("\n")
-    print_table(f"Step-time model: T = A[n] + c K + d P + e C + chunk + m{mark}", headings, rows)
+    print_table(f"Step-time model: T = A[n] + c K + D[P] + e C + s S + chunk + m{mark}", headings, rows)
+    fitted = [profile.backend(i.name) for i in infos]
+    if any(b.fit_error is not None for b in fitted):
+        sys.stdout.write("\n")
+        print_table(
+            "How well it fits: mean absolute errors, relative",
+            ("backend", "fit", "held out", "spread of equal steps"),
+            [(b.name, _percent(b.fit_error), _percent(b.held_out_error), _percent(b.spread)) for b in fitted],
+            "held out: each fifth of the points predicted by a fit to the others",
+        )
+
+
+def _prefill_words(m: StepTimeModel) -> str:
+    if not m.prefill_table_s:
+        return f"{m.prefill_s * 1e3:.3f} a token"
+    return ", ".join(f"{n}: {d * 1e3:.2f}" for n, d in m.prefill_table_s)
+
+
+def _percent(share: float | None) -> str:
+    return "n/a" if share is None else f"{share:.1%}"

@@ -4,25 +4,34 @@ Torch-free and pure: a plan is data, the calibrator runs it through the real eng
 """
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.request import SamplingParams
 
 PROMPT_TOKENS, NEW_TOKENS = 512, 128  # of the isolated rates
-CONTEXTS = (64, 512, 1024)
-PREFILLS = (16, 64, 256, 512)
+OWN_CONTEXTS, SHARED_CONTEXT = (64, 512), 1024  # of decode rows: each its own, or one for all
+PREFILLS = (8, 16, 32, 64, 128, 256, 512)  # entries of the prefill table
+_DEEP_PREFILLS = (16, 128, 512)  # measured behind the longest context as well
+_LONG = (600, 1000)  # prompts that still prefill while others decode
+_ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+_OWN_PREFIXES = 4  # so many long contexts at once; more rows share them
 _DECODE_STEPS = 12
+_SPARE_TOKENS = 64  # of context and pool, beside the contexts of a point
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Requests submitted together; the next point begins when all have ended."""
+    """Requests submitted together; the next point begins when all have ended.
+
+    Points of one name are repeats of each other. `only` says on which of the stage's backends it runs, by
+    place; None = on all of them at once.
+    """
 
     what: str
     prompts: tuple[tuple[int, ...], ...]
     new_tokens: int
     measured: bool = True
+    only: int | None = None
 
     @property
     def sampling(self) -> SamplingParams:
@@ -42,7 +51,7 @@ class _Tokens:
 
 def warm_up(vocabulary: int, seed: int) -> Point:
     """Kernels choose their paths and pages are touched before anything is timed."""
-    return Point("warm-up", (_Tokens(vocabulary, seed).prompt(64),), 8, measured=False)
+    return Point("warm-up", (_Tokens(vocabulary, seed).prompt(PROMPT_TOKENS),), 8, measured=False)
 
 
 def rates_point(vocabulary: int, seed: int) -> Point:
@@ -51,41 +60,62 @@ def rates_point(vocabulary: int, seed: int) -> Point:
 
 
 def step_points(vocabulary: int, slots: int, context_tokens: int, kv_blocks: int, seed: int) -> list[Point]:
-    """Decode rows at three contexts, prefill at two starts, mixed steps; within slots, context and pool."""
+    """Decode rows at three contexts, prefill behind three, mixed steps; within slots, context and pool.
+
+    Every prefill length runs once before it counts: libraries prepare a kernel for each new shape.
+    """
     tokens = _Tokens(vocabulary, seed + 2)
-    room = min(context_tokens, kv_blocks * 16) - 64
-    points = []
-    for context in (c for c in CONTEXTS if c + 32 <= room):
-        prefix = tokens.prompt(context)
-        points.append(Point(f"prefix of {context}", (prefix,), 1))
-        for rows in _row_counts(slots):
-            # The rows share their prefix, so that little is computed before they decode together.
-            prompts = tuple(tokens.prompt(16, prefix) for _ in range(rows))
-            points.append(Point(f"{rows} rows at {context}", prompts, _DECODE_STEPS))
-    base = tokens.prompt(min(512, room // 2 // 16 * 16))
-    points.append(Point("a prefix to start from", (base,), 1))
-    for length in (p for p in PREFILLS if len(base) + p <= room):
-        points.append(Point(f"prefill {length}", (tokens.prompt(length),), 1))
-        points.append(Point(f"prefill {length} at {len(base)}", (tokens.prompt(length, base),), 1))
-    long = min(1000, room)
-    for rows in _row_counts(max(1, slots - 1)):
-        # The short ones decode while the long one still prefills: mixed steps.
-        prompts = (*(tokens.prompt(16) for _ in range(rows)), tokens.prompt(long))
-        points.append(Point(f"{rows} rows beside a prefill", prompts, 3))
+    room = min(context_tokens, kv_blocks * 16) - _SPARE_TOKENS
+    sizes = [n for n in PREFILLS if n <= room] or [max(1, room)]
+    points = [Point("warm-up", (tokens.prompt(n),), 2, measured=False) for n in sizes]
+    bases: list[tuple[int, ...]] = [()]
+    for context in (c for c in OWN_CONTEXTS if c + 32 <= room):
+        count = max(1, min(slots, _OWN_PREFIXES, kv_blocks * 16 // (2 * context)))
+        own = [tokens.prompt(context) for _ in range(count)]
+        points += [Point(f"prefill {context}", (prefix,), 1) for prefix in own]
+        points += _decode(tokens, context, own, slots)
+        bases.append(own[0])
+    if room >= SHARED_CONTEXT + 32:
+        shared = tokens.prompt(SHARED_CONTEXT)
+        points.append(Point("the shared context", (shared,), 1))
+        points += _decode(tokens, SHARED_CONTEXT, [shared], slots)
+        bases.append(shared)
+    for base in (b for b in bases if len(b) != OWN_CONTEXTS[0]):
+        for size in sizes if len(base) < SHARED_CONTEXT else _DEEP_PREFILLS:
+            if len(base) + size <= room:
+                point = f"prefill {size} behind {len(base)}" if base else f"prefill {size}"
+                repeats = 3 if size < 64 else 2
+                points += [Point(point, (tokens.prompt(size, base),), 1) for _ in range(repeats)]
+    for long in (n for n in _LONG if n <= room):
+        for rows in sorted({1, max(1, slots - 1)}):
+            # The short ones decode while the long one still prefills: mixed steps.
+            prompts = (*(tokens.prompt(16) for _ in range(rows)), tokens.prompt(long))
+            points.append(Point(f"{rows} rows beside a prefill of {long}", prompts, 3))
     return points
 
 
-def pair_point(vocabulary: int, slots: int, seed: int) -> Point:
-    """A steady load, for two backends at once: its steps against the model show the interference."""
+def _decode(tokens: _Tokens, context: int, prefixes: list[tuple[int, ...]], slots: int) -> list[Point]:
+    """Rows behind a context that is in the cache already, so that little is computed before they decode."""
+    points = []
+    for rows in _row_counts(slots):
+        prompts = tuple(tokens.prompt(16, prefixes[i % len(prefixes)]) for i in range(rows))
+        points.append(Point(f"{rows} rows at {context}", prompts, _DECODE_STEPS))
+    return points
+
+
+def pair_points(vocabulary: int, slots: int, backends: int, seed: int) -> list[Point]:
+    """A steady load, on each backend alone and then on all at once: the difference is the interference."""
     tokens = _Tokens(vocabulary, seed + 3)
     rows = max(1, min(4, slots))
-    return Point("both backends busy", tuple(tokens.prompt(64) for _ in range(rows)), 48)
+
+    def load(what: str, new_tokens: int, only: int | None = None) -> Point:
+        return Point(what, tuple(tokens.prompt(64) for _ in range(rows)), new_tokens, only=only)
+
+    return [*(load(ALONE, 24, place) for place in range(backends)), load(TOGETHER, 48)]
 
 
-def _row_counts(slots: int) -> Iterator[int]:
-    rows = 1
-    while rows <= slots:
-        yield rows
-        rows *= 2
-    if rows // 2 != slots:
-        yield slots
+ALONE, TOGETHER = "alone", "all backends busy"
+
+
+def _row_counts(slots: int) -> list[int]:
+    return sorted({n for n in _ROWS if n <= slots} | {slots})

@@ -3,12 +3,16 @@
 import json
 from dataclasses import dataclass
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from engine.errors import ProfileError, UnknownNameError
 from engine.paths import cache_dir
 from engine.profiling.step_time import StepTimeModel
+
+FORMAT, VERSION = "offramp-profile", 2
+_READ = (1, VERSION)  # version 1 had neither a prefill table nor `start_s`: it says the same without them
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,10 @@ class BackendProfile:
     rates: Rates
     steps: StepTimeModel
     assumed: tuple[str, ...] = ()  # entries of the profile that rest on no published figure
+    # Mean absolute relative errors of the step-time model, where it was fitted to measured steps:
+    fit_error: float | None = None  # on the points that it was fitted to
+    held_out_error: float | None = None  # on points kept out of the fit
+    spread: float | None = None  # of equal steps around their median: what no model can foresee
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,20 @@ def _number(data: dict[str, Any], key: str, where: str) -> float:
     return float(value)
 
 
+def _share(data: Any, key: str, where: str) -> float | None:
+    if data is None or data.get(key) is None:
+        return None
+    return _number(data, key, where)
+
+
+def _table(data: Any, where: str) -> tuple[tuple[int, float], ...]:
+    """Seconds by rows or tokens, in order."""
+    table = tuple(sorted((int(n), _number(data, n, where)) for n in data))
+    if table and table[0][0] < 1:
+        raise ProfileError(f"{where}: a table of step times begins at 1, not at {table[0][0]}.")
+    return table
+
+
 def _whole(data: dict[str, Any], key: str, least: int, most: int, where: str) -> int:
     value = data.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -74,26 +96,36 @@ def _text(data: dict[str, Any], key: str, where: str) -> str:
     return value
 
 
+_FIT = ("fit_error", "held_out_error", "spread")
+
+
 def parse_profile(data: dict[str, Any], where: str) -> Profile:
     """Build a profile from parsed JSON; `where` names the file in error messages."""
     try:
-        if data["format"] != "offramp-profile" or data["version"] != 1:
-            raise ProfileError(f"{where} is not a version 1 Offramp profile: use one made by this version.")
+        if data["format"] != FORMAT or data["version"] not in _READ:
+            raise ProfileError(
+                f"{where} is no Offramp profile of version 1 or {VERSION}: use one made by this version."
+            )
         backends = []
         for item in data["backends"]:
             steps = item["step"]
-            table = {int(n): _number(steps["decode_s"], n, where) for n in steps["decode_s"]}
+            table = _table(steps["decode_s"], where)
+            prefill_table = _table(steps.get("prefill_table_s", {}), where)
+            if any(b[1] < a[1] for a, b in pairwise(prefill_table)):
+                raise ProfileError(f"{where}: prefill_table_s must not fall with more tokens.")
             model = StepTimeModel(
-                decode_s=tuple(sorted(table.items())),
+                decode_s=table,
                 context_s=_number(steps, "context_s", where),
                 prefill_s=_number(steps, "prefill_s", where),
                 attention_s=_number(steps, "attention_s", where),
                 mixed_s=_number(steps, "mixed_s", where),
                 chunk_s=_number(steps, "chunk_s", where),
                 interference=_number(steps, "interference", where),
+                prefill_table_s=prefill_table,
+                start_s=_number(steps, "start_s", where) if "start_s" in steps else 0.0,
             )
             rates = Rates(_number(item["rates"], "prefill", where), _number(item["rates"], "decode", where))
-            if rates.prefill <= 0 or rates.decode <= 0 or not table or min(table) != 1:
+            if rates.prefill <= 0 or rates.decode <= 0 or not table or table[0][0] != 1:
                 raise ProfileError(f"{where}: rates must be above 0 and decode_s must start at 1 row.")
             backends.append(
                 BackendProfile(
@@ -106,6 +138,7 @@ def parse_profile(data: dict[str, Any], where: str) -> Profile:
                     rates,
                     model,
                     tuple(item.get("assumed", ())),
+                    *(_share(item.get("fit"), k, where) for k in _FIT),
                 )
             )
         names = [b.name for b in backends]
@@ -121,7 +154,7 @@ def parse_profile(data: dict[str, Any], where: str) -> Profile:
 
 def profile_json(profile: Profile) -> dict[str, Any]:
     """The JSON form that `parse_profile` reads."""
-    backends = []
+    backends: list[dict[str, Any]] = []
     for b in profile.backends:
         m = b.steps
         backends.append(
@@ -141,11 +174,15 @@ def profile_json(profile: Profile) -> dict[str, Any]:
                     "mixed_s": m.mixed_s,
                     "chunk_s": m.chunk_s,
                     "interference": m.interference,
+                    "prefill_table_s": {str(n): d for n, d in m.prefill_table_s},
+                    "start_s": m.start_s,
                 },
                 "assumed": list(b.assumed),
             }
         )
-    head = {"format": "offramp-profile", "version": 1, "name": profile.name, "title": profile.title}
+        if b.fit_error is not None:
+            backends[-1]["fit"] = {key: getattr(b, key) for key in _FIT}
+    head = {"format": FORMAT, "version": VERSION, "name": profile.name, "title": profile.title}
     return {**head, "source": profile.source, "backends": backends}
 
 
@@ -170,9 +207,15 @@ def load_profile(name: str) -> Profile:
         raise ProfileError("This machine has not been calibrated yet: run `offramp profile` first.")
     if name == "local" or path.suffix == ".json":
         try:
-            return parse_profile(json.loads(path.read_text("utf-8")), str(path))
+            data = json.loads(path.read_text("utf-8"))
+            if name == "local" and isinstance(data, dict) and data.get("version") != VERSION:
+                raise ProfileError(
+                    "This machine was calibrated by another version of Offramp: run `offramp profile` again."
+                )
+            return parse_profile(data, str(path))
         except OSError as error:
             raise ProfileError(f"{path} cannot be read ({error.strerror}): check the path.") from error
         except ValueError as error:
-            raise ProfileError(f"{path} is not JSON ({error}): make the profile again.") from error
+            hint = "run `offramp profile`" if name == "local" else "make the profile again"
+            raise ProfileError(f"{path} is not JSON ({error}): {hint}.") from error
     raise UnknownNameError("profile", name, [*published_profiles(), "local"])

@@ -75,7 +75,7 @@ class StepTimeModel:
     def step_s(
         self,
         rows: int,
-        context_tokens: int,
+        context_tokens: float,
         prefill_tokens: int,
         prefill_attention: float,
         chunks: int,

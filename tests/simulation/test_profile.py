@@ -60,7 +60,7 @@ def test_a_profile_file_by_path(tmp_path: Path) -> None:
 STEP = ("backends", 0, "step")
 WRONG = {
     "not our format": broken("format", value="something"),
-    "a later version": broken("version", value=2),
+    "a later version": broken("version", value=99),
     "no backends": broken("backends", value=[]),
     "backends that are none": broken("backends", value=[1, 2]),
     "backends as a word": broken("backends", value="cpu"),
