@@ -42,6 +42,7 @@ MENUS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("new_conversation", "New conversation", ("Ctrl+N",)),
             Entry("conversations", "Conversations…", ("Ctrl+O",)),
             Entry("duplicate", "Duplicate the conversation", ("Ctrl+Shift+D",)),
+            Entry("models", "Models…", ("Ctrl+Shift+D",)),
             Entry("open_model", "Open a GGUF file…", ("Ctrl+Shift+O",)),
             LINE,
             Entry("export_markdown", "Export the conversation as Markdown…", ("Ctrl+Shift+S",)),
@@ -84,6 +85,7 @@ MENUS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             LINE,
             Entry("receipt", "Last receipt", ("Ctrl+I",)),
             Entry("result", "Last result", ("Ctrl+Shift+I",)),
+            Entry("history", "Run history…", ("Ctrl+Shift+H",)),
         ),
     ),
     (

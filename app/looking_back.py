@@ -1,13 +1,19 @@
-"""What the window tells of bursts that are over: what-ifs and regret."""
+"""What the window tells of bursts that are over: what-ifs, regret, and the runs of earlier sessions."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QWidget
 
 from app.hindsight import Hindsight
+from app.history_dialog import History, show_history
+from app.panels.requests import RequestsPanel
 from app.panels.result_page import Shown
+from app.series.history import board_of, open_run
 from app.series.outcome import RunSummary
+from engine.errors import EngineError
 
 if TYPE_CHECKING:
     from app.main_window import MainWindow
@@ -22,13 +28,45 @@ class LookingBack(QObject):
         self.hindsight = Hindsight(window.board, parent=self)
         self.hindsight.regret_changed.connect(self._regret_changed)
         window.sheet.use_hindsight(self.hindsight)
+        window.card.requests_of = self._requests_of
+        window.card.history_requested.connect(self.show_history)
         window.bridge.changed.connect(self._board_changed)
 
-    def shown(self, now: RunSummary, before: RunSummary | None) -> Shown:
+    def shown(self, now: RunSummary, before: RunSummary | None = None) -> Shown:
         """A result for the card, with its regret as far as it is known."""
         self.hindsight.judge(now.result)
         board = self._board
+        if not set(now.counts) <= set(board.backends):  # of another session, on other backends
+            board = board_of(now)
         return Shown(now, before, board.labels(), board.ranks(), self.hindsight.regret(now.run_id))
+
+    def show_history(self) -> History:
+        """The list of all runs; the one that is opened shows its card."""
+        history = show_history(self._window, self._window.themes)
+        history.opened.connect(self.show_past)
+        return history
+
+    def show_past(self, path: Path) -> None:
+        """The card of a run file, to be read only."""
+        window = self._window
+        try:
+            run = open_run(path)
+        except EngineError as error:
+            window.wishes.fail(str(error))
+            return
+        window.card.repeat_button.hide()  # what runs now may be another model
+        window.card.show_result(self.shown(run))
+
+    def _requests_of(self, shown: object, parent: QWidget) -> QWidget:
+        """The table of the run on the card, as it was recorded."""
+        assert isinstance(shown, Shown)
+        board = board_of(shown.now)
+        panel = RequestsPanel(board, self._window.themes, parent)
+        panel.setObjectName("plain")  # the card has a frame already
+        panel.failed.connect(self._window.wishes.fail)
+        ends = (r.finished_s for r in board.requests.values() if r.finished_s is not None)
+        panel.refresh(set(panel.topics), max(ends, default=0.0))
+        return panel
 
     def _board_changed(self, topics: set[str]) -> None:
         if "run" in topics:

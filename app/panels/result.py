@@ -1,12 +1,13 @@
 """The result card: lies over the window when a burst has ended. Esc closes it."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from PySide6.QtCore import QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QImage, QKeySequence, QPainter, QPaintEvent, QShortcut
 from PySide6.QtSvg import QSvgGenerator
-from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.panels.painting import LEFT, RIGHT, draw_text, hair
 from app.panels.result_page import EDGE
@@ -40,6 +41,13 @@ class Shown(Protocol):
     def paint(self, painter: QPainter, theme: Theme, rect: QRectF) -> None: ...
 
 
+@runtime_checkable
+class HasRun(Protocol):
+    """A single run: its requests can be shown."""
+
+    now: object
+
+
 class Page(QWidget):
     def __init__(self, themes: ThemeHolder, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -61,12 +69,14 @@ class ResultCard(QWidget):
 
     closed = Signal()
     repeat_requested = Signal()
+    history_requested = Signal()
     failed = Signal(str)
 
     def __init__(self, themes: ThemeHolder, parent: QWidget) -> None:
         super().__init__(parent)
         self._themes = themes
         self.shown: Shown | None = None
+        self.requests_of: Callable[[Shown, QWidget], QWidget] | None = None
         self.setAccessibleName("Result")
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.card = QFrame(self)
@@ -77,7 +87,10 @@ class ResultCard(QWidget):
         column.addWidget(self._header())
         column.addWidget(self._separator())
         self.page = Page(themes, self.card)
-        column.addWidget(self.page, 1)
+        self.pages = QStackedWidget(self.card)
+        self.pages.addWidget(self.page)
+        self.requests: QWidget | None = None  # the table of the run's requests, made when asked for
+        column.addWidget(self.pages, 1)
         column.addWidget(self._separator())
         column.addWidget(self._footer())
         shortcut = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
@@ -121,6 +134,13 @@ class ResultCard(QWidget):
             button.clicked.connect(lambda _=False, name=name: self._do(name))
             row.addWidget(button)
         row.addStretch(1)
+        self.requests_button = Button(self._themes, "Requests", name="Show the requests")
+        self.requests_button.setCheckable(True)
+        self.requests_button.toggled.connect(self._turn_page)
+        self.history_button = Button(self._themes, "History…", name="Run history")
+        self.history_button.clicked.connect(self.history_requested)
+        row.addWidget(self.requests_button)
+        row.addWidget(self.history_button)
         self.repeat_button = Button(self._themes, "Repeat", icon_name="restart", tip="Run it once more")
         self.repeat_button.clicked.connect(self._repeat)
         row.addWidget(self.repeat_button)
@@ -142,13 +162,31 @@ class ResultCard(QWidget):
         self.update_result(shown)
         self.phrase.set_full_text(*shown.phrases())
         self.emulated.setVisible(bool(shown.emulation))
-        self.emulated.set_detail(shown.emulation)
+        self.emulated.set_detail("" if shown.emulation == "emulated" else shown.emulation)
         self.page.setAccessibleName(shown.spoken())
+        self.requests_button.setChecked(False)
+        self._forget_requests()
+        self.requests_button.setVisible(self.requests_of is not None and isinstance(shown, HasRun))
         self.place()
         self.show()
         self.raise_()
         self.setFocus()
         self.page.update()
+
+    def _turn_page(self, requests: bool) -> None:
+        """The figures, or the table of the requests that they come from."""
+        if requests and self.requests is None and self.shown is not None and self.requests_of is not None:
+            self.requests = self.requests_of(self.shown, self.pages)
+            self.pages.addWidget(self.requests)
+        self.pages.setCurrentIndex(1 if requests and self.requests is not None else 0)
+        self.requests_button.setText("Figures" if requests else "Requests")
+        self.requests_button.setAccessibleName("Show the figures" if requests else "Show the requests")
+
+    def _forget_requests(self) -> None:
+        if self.requests is not None:
+            self.pages.removeWidget(self.requests)
+            self.requests.deleteLater()
+            self.requests = None
 
     def place(self) -> None:
         area = self.parentWidget().rect()

@@ -1,0 +1,186 @@
+"""Runs of earlier sessions: listed in whatever state their files are, opened to read, deleted with a question."""
+
+import json
+import os
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from test_charts import keep_panels, texts, too_wide  # noqa: F401
+
+from app.history_dialog import History
+from app.series.history import CUT_SHORT, board_of, open_run, past_runs
+from app.series.rows import delimited
+from engine.errors import EngineError
+from engine.recording import runs_dir
+from tests.runs import write_run
+
+
+@pytest.fixture(autouse=True)
+def own_runs(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("OFFRAMP_DATA_DIR", str(tmp_path / "data"))
+
+
+def write_some() -> None:
+    write_run(runs_dir(), "old", "seed-warm-8", "forced-gpu", stamp="20261201-100000")
+    write_run(runs_dir(), "real", "cold-12", "total-delay", stamp="20261202-110000", emulated=False)
+    write_run(runs_dir(), "new", "seed-warm-8", "isolated-rates", stamp="20261203-120000")
+
+
+def test_files_in_every_state_are_listed_newest_first() -> None:
+    assert past_runs() == []
+    write_some()
+    write_run(runs_dir(), "cut", ended=3, stamp="20261204-120000")
+    write_run(runs_dir(), "other", version=99, stamp="20261205-120000")
+    (runs_dir() / "20261206-empty.jsonl").write_bytes(b"")
+    (runs_dir() / "20261207-noise.jsonl").write_bytes(b"\xff\xfe\x00 not text\n")
+    (runs_dir() / "20261208-half.jsonl").write_text('{"format": "offramp-run", "version": 1}\n', "utf-8")
+    (runs_dir() / "20261209-folder.jsonl").mkdir()
+    runs = past_runs()
+    assert [bool(r.problem) for r in runs] == [True] * 6 + [False] * 3
+    problems = [r.problem for r in runs if r.problem]
+    assert "version 99" in problems[4] and problems[5] == CUT_SHORT
+    assert all(p.endswith(".") and "\n" not in p and "Error" not in p.split("(")[0] for p in problems)
+    assert [(r.preset, r.policy, r.emulated) for r in runs[6:]] == [
+        ("seed-warm-8", "isolated-rates", True),
+        ("cold-12", "total-delay", False),
+        ("seed-warm-8", "forced-gpu", True),
+    ]
+    assert runs[6].date == "2026-12-03 12:00" and runs[6].makespan_s == pytest.approx(10.152, abs=0.01)
+    for run in runs[:6]:
+        with pytest.raises(EngineError):
+            open_run(run.path)
+
+
+def test_a_file_that_has_changed_is_read_again() -> None:
+    path = write_run(runs_dir(), "cut", ended=3)
+    assert past_runs()[0].problem == CUT_SHORT
+    write_run(runs_dir(), "cut")
+    os.utime(path, (1, 1))
+    assert past_runs()[0].problem == ""
+
+
+def test_a_run_comes_back_with_its_requests_and_receipts() -> None:
+    path = write_run(runs_dir(), "r", profile="apple-m2-published")
+    run = open_run(path)
+    assert run.emulation == "Apple M2, published timings" and run.run_id == "r"
+    board = board_of(run)
+    result = json.loads(path.read_text("utf-8").splitlines()[-1])["result"]
+    rows = list(board.requests.values())
+    assert [r.receipt.chosen for r in rows] == [r["backend"] for r in result["requests"]]
+    assert rows[7].receipt.predicted_s == pytest.approx(result["requests"][7]["predicted_s"])
+    table = delimited(rows, 0.0, board.labels()).splitlines()
+    assert len(table) == 9 and table[8].split(",")[:6] == ["8", "finished", "CPU", "516", "496", "128"]
+    assert float(table[8].split(",")[9]) == pytest.approx(result["requests"][7]["e2e_s"], abs=0.01)
+    assert board.ranks() == {"cpu": 1, "gpu": 0}
+
+
+def test_opening_one_shows_its_card_and_its_table(rig, texts) -> None:  # noqa: F811
+    write_some()
+    rig.window.looking_back.hindsight._command = lambda _spec: ["/nowhere"]
+    history = rig.window.looking_back.show_history()
+    assert history.window().isVisible() and history.model.rowCount() == 3
+    QTest.keyClick(history.table, Qt.Key.Key_Down)
+    assert history.current().preset == "cold-12"
+    QTest.keyClick(history.table, Qt.Key.Key_Return)
+    card = rig.window.card
+    assert card.isVisible() and not card.emulated.isVisible(), "that one was measured"
+    assert card.phrase.full_text().startswith("cold-12, total-delay")
+    assert not card.repeat_button.isVisible()
+    card.requests_button.click()
+    assert card.pages.currentIndex() == 1 and card.requests.model.rowCount() == 12
+    card.requests.table.sortByColumn(9, Qt.SortOrder.DescendingOrder)
+    ends = [row.finished_s - row.arrival_s for row in card.requests.chosen_rows()]
+    assert ends == sorted(ends, reverse=True)
+    card.requests.filter_button.click()
+    card.requests.filter_edit.setText("11")
+    assert [row.number for row in card.requests.chosen_rows()] == [11]
+    texts.clear()
+    card.grab()
+    assert too_wide(texts) == []
+    card.requests_button.click()
+    assert card.pages.currentIndex() == 0
+    assert rig.board.run is None, "the window's own state is untouched"
+
+
+def test_an_emulated_run_is_marked_in_list_and_card(rig) -> None:
+    write_run(runs_dir(), "e", profile="apple-m2-published")
+    rig.window.looking_back.hindsight._command = lambda _spec: ["/nowhere"]
+    history = rig.window.looking_back.show_history()
+    assert history.model.data(history.model.index(0, 4)) == "EMULATED"
+    history.open_button.click()
+    assert rig.window.card.emulated.isVisible()
+    assert "published timings" in rig.window.card.emulated.text()
+
+
+def test_what_cannot_be_opened_says_why_and_can_be_deleted(rig) -> None:
+    path = write_run(runs_dir(), "other", version=99)
+    history = rig.window.looking_back.show_history()
+    assert not history.open_button.isEnabled() and "version 99" in history.words.text()
+    QTest.keyClick(history.table, Qt.Key.Key_Return)
+    assert not rig.window.card.isVisible()
+    history.delete_button.click()
+    assert path.exists() and "cannot be brought back" in history.words.text()
+    assert history.delete_button.accessibleName() == "Delete the run for good"
+    history.delete_button.click()
+    assert not path.exists() and history.model.rowCount() == 0
+    assert "No burst has been recorded yet" in history.words.text()
+
+
+def test_another_row_takes_the_question_back(rig) -> None:
+    write_some()
+    history = rig.window.looking_back.show_history()
+    QTest.keyClick(history.table, Qt.Key.Key_Delete)
+    QTest.keyClick(history.table, Qt.Key.Key_Down)
+    QTest.keyClick(history.table, Qt.Key.Key_Delete)
+    assert len(past_runs()) == 3, "each row is asked about for itself"
+    QTest.keyClick(history.table, Qt.Key.Key_Delete)
+    assert [r.preset for r in past_runs()] == ["seed-warm-8", "seed-warm-8"]
+
+
+def test_a_file_that_went_meanwhile_is_told(rig) -> None:
+    path = write_run(runs_dir(), "gone")
+    history = rig.window.looking_back.show_history()
+    path.unlink()
+    history.open_button.click()
+    assert not rig.window.card.isVisible() and rig.window.toast.isVisible()
+
+
+def test_filter_and_escape(rig) -> None:
+    write_some()
+    history = rig.window.looking_back.show_history()
+    history.filter_edit.setText("cold total")
+    assert [r.preset for r in history.model.runs] == ["cold-12"]
+    history.filter_edit.setText("nothing like it")
+    assert history.words.text() == "No run holds these words." and not history.open_button.isEnabled()
+    dialog = history.window()
+    QTest.keyClick(dialog, Qt.Key.Key_Escape)
+    assert not dialog.isVisible()
+
+
+def test_the_card_leads_to_the_history(rig) -> None:
+    write_some()
+    rig.window.looking_back.hindsight._command = lambda _spec: ["/nowhere"]
+    rig.window.looking_back.show_past(past_runs()[0].path)
+    rig.window.card.history_button.click()
+    assert [h.isVisible() for h in rig.window.findChildren(History)] == [True]
+    rig.window.actions_by_name["history"].trigger()
+    assert len(rig.window.findChildren(History)) == 2
+
+
+def test_every_control_has_a_name(rig) -> None:
+    write_some()
+    history = rig.window.looking_back.show_history()
+    parts = (
+        history.table,
+        history.filter_edit,
+        history.open_button,
+        history.delete_button,
+        history.close_button,
+    )
+    assert all(part.accessibleName() for part in parts)
+    index = history.model.index(0, 0)
+    spoken = history.model.data(index, Qt.ItemDataRole.AccessibleTextRole)
+    assert spoken.startswith("2026-12-03 12:00, seed-warm-8, isolated-rates, ") and spoken.endswith(
+        "emulated."
+    )
