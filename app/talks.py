@@ -185,6 +185,7 @@ class Talks(QObject):
 
     def _take(self, running: Running) -> None:
         exchange, shown = running.exchange, running.talk is self.talk
+        before = exchange.look()
         request_id = RequestId(exchange.request_id)
         pieces = self._board.texts.pop(request_id, ())
         row = self._board.requests.get(request_id)
@@ -198,7 +199,6 @@ class Talks(QObject):
                 self._end(running, "Offramp lost sight of this request.")
             return
         running.seen = True
-        before = exchange.look()
         describe(exchange, row, self._board.backends.get(row.backend or ""))
         if row.state is RequestState.FINISHED:
             self._end(running)

@@ -101,7 +101,7 @@ class ConversationList(Popover):
         """`current` is shown, `running` have a reply that streams."""
         super().__init__(themes, parent)
         self._store, self._current, self._running, self._sure = store, current, running, 0
-        self.setFixedWidth(440)
+        self.setFixedWidth(464)
         self.search = QLineEdit()
         self.search.setPlaceholderText("Search in titles, prompts and replies")
         self.search.setAccessibleName("Search conversations")

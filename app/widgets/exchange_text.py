@@ -11,6 +11,7 @@ from PySide6.QtGui import (
     QTextCharFormat,
     QTextCursor,
     QTextDocument,
+    QTextImageFormat,
 )
 
 from app.series.conversation import Exchange
@@ -45,7 +46,7 @@ class ExchangeText:
 
     def __init__(self, document: QTextDocument, themes: ThemeHolder) -> None:
         self._document, self._themes = document, themes
-        self.tail: QTextCursor | None = None  # the end of the answer that streams
+        self.tail: int | None = None  # where the answer that streams ends
         self.signature_from = 0  # everything from here on is written again when more is known
 
     def draw(self, exchange: Exchange, index: int, last: bool, opened: bool) -> int:
@@ -68,21 +69,17 @@ class ExchangeText:
         else:
             self._block(cursor, 8)
             cursor.insertText(answer, self._format("body"))
-            self.tail = QTextCursor(cursor)
-            # The signature comes after the tail; a tail that kept moving with it would write behind it.
-            self.tail.setKeepPositionOnInsert(True)
-            self.signature_from = cursor.position()
+            self.tail = self.signature_from = cursor.position()
         self.draw_signature(exchange, index, last)
-        if self.tail is not None:
-            self.tail.setKeepPositionOnInsert(False)
         return start
 
     def append(self, text: str) -> None:
         """More of the answer that streams, as plain text."""
         if self.tail is not None:
-            before = self.tail.position()
-            self.tail.insertText(text, self._format("body"))
-            self.signature_from += self.tail.position() - before
+            cursor = QTextCursor(self._document)
+            cursor.setPosition(self.tail)
+            cursor.insertText(text, self._format("body"))
+            self.tail = self.signature_from = cursor.position()
 
     def remove_from(self, start: int) -> None:
         """Everything from this position to the end of the document."""
@@ -92,6 +89,7 @@ class ExchangeText:
         cursor.removeSelectedText()
 
     def draw_signature(self, exchange: Exchange, index: int, last: bool) -> None:
+        """What comes after the answer."""
         cursor, theme = self._end(), self._themes.current
         muted = self._format("label", theme.muted)
         if not exchange.done and split(exchange.reply)[2]:
@@ -133,7 +131,11 @@ class ExchangeText:
             cursor.insertText(re.sub(r"\n\s*\n", "\n", thought), muted)
 
     def _draw_mark(self, cursor: QTextCursor, exchange: Exchange, muted: QTextCharFormat) -> None:
-        cursor.insertHtml(f'<img src="mark:{exchange.rank}" width="{MARK}" height="{MARK}">')
+        mark = QTextImageFormat()
+        mark.setName(f"mark:{exchange.rank}")
+        mark.setWidth(MARK)
+        mark.setHeight(MARK)
+        cursor.insertImage(mark)
         cursor.insertText("  ", muted)
         ink = self._themes.current.backend(exchange.rank or 0).ink
         cursor.insertText(exchange.backend, self._format("label", ink, bold=True))

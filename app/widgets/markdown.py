@@ -25,7 +25,10 @@ from app.widgets.highlight import spans
 
 LINE, CODE_LINE = 24, 20
 DIALECT = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
+FIRST = "\N{WORD JOINER}"
+LINES = "\r\n"
 LANGUAGE = QTextFormat.Property.BlockCodeLanguage
+RULE = QTextFormat.Property.BlockTrailingHorizontalRulerWidth
 QUOTE = QTextFormat.Property.BlockQuoteLevel
 WEB = ("http", "https", "mailto")
 KEEP = QTextCursor.MoveMode.KeepAnchor
@@ -40,7 +43,16 @@ def code_font() -> QFont:
 def insert_markdown(cursor: QTextCursor, text: str, theme: Theme) -> None:
     """Write `text` at the cursor, which stands in an empty block at the end of its document."""
     document, start = cursor.document(), cursor.position()
-    cursor.insertMarkdown(text.strip() or " ", DIALECT)
+    # Qt gives the first block of what it inserts the shape of the block at the cursor: a heading or a line
+    # of code would not be known as one. A first paragraph of our own takes that, and goes.
+    cursor.insertMarkdown(f"{FIRST}\n\n{text.strip(LINES) or FIRST}", DIALECT)
+    first = QTextCursor(document)
+    first.setPosition(start)
+    first.setPosition(start + len(FIRST), KEEP)
+    first.removeSelectedText()
+    block = document.findBlock(start)
+    if QTextCursor(block.next()).currentTable() is None:  # deleting up to a table would delete the table
+        first.deleteChar()
     _make_safe(document, start, theme)
     runs = _shape(document, start, theme)
     for first, last, language in reversed(runs):  # from the end: frames shift what follows them
@@ -94,9 +106,16 @@ def _shape(document: QTextDocument, start: int, theme: Theme) -> list[tuple[int,
         cursor = QTextCursor(block)
         cursor.movePosition(QTextCursor.MoveOperation.EndOfBlock, KEEP)
         before, shape = block.blockFormat(), QTextBlockFormat()
+        special = (
+            any(before.hasProperty(p) for p in (LANGUAGE, RULE)) or block.textList() or cursor.currentTable()
+        )
+        if not block.text() and not special:  # Qt puts one on either side of a table
+            _flatten(block)
+            inside = ""
+            continue
         code = before.hasProperty(LANGUAGE)
         language = "code " + str(before.property(LANGUAGE) or "").split(" ")[0] if code else ""
-        table = QTextCursor(block).currentTable()
+        table = cursor.currentTable()
         margin = 0 if code or table is not None else 4 if block.textList() else 8
         shape.setTopMargin(margin)
         shape.setBottomMargin(0)

@@ -2,12 +2,10 @@
 
 import json
 import sqlite3
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from fake_engine import GPU
+from prompt_helpers import answered
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
@@ -20,69 +18,12 @@ from engine.events import Admission, BackendLoad, RequestLoad, RequestRouted, St
 from engine.receipt import Receipt
 from engine.request import RequestId
 
-HERE = Path(__file__).resolve().parent
-DYING = """
-import sys
-sys.path[:0] = [{here!r}, {root!r}]
-import time
-from pathlib import Path
-from PySide6.QtWidgets import QApplication
-from PySide6.QtTest import QTest
-from app.bridge import Bridge
-from app.main_window import MainWindow
-from app.preferences import Preferences
-from app.series.board import Board
-from app.session import Session
-from app.settings import Settings
-from app.theme import ThemeHolder
-from engine.cli import window_parser
-from fake_engine import FakeEngine, setup_events
-app, folder = QApplication([]), Path({folder!r})
-board, engine = Board(), FakeEngine()
-bridge = Bridge(board)
-session = Session(bridge, window_parser().parse_args([]), Preferences(folder / "settings.json"))
-window = MainWindow(board, ThemeHolder("dark"), bridge, Settings(folder / "s.ini"), session,
-                    chats=folder / "chats.sqlite")
-window.show()
-QTest.qWait(300)
-bridge.start(lambda: engine)
-engine.publish(*setup_events())
-QTest.qWait(150)
-window.prompt.composer.editor.setPlainText("Tell me a long story.")
-window.prompt.composer.button.click()
-engine.answer(1, "Once upon a time", done=False)
-QTest.qWait(600)
-print(window.prompt.transcript.toPlainText().count("Once upon a time"), flush=True)
-QTest.qWait(60_000)
-"""
-
-
-def answered(rig, qtbot, prompt: str, reply: str) -> None:
-    rig.write(prompt)
-    number = sum(c[0] == "submit_chat" for c in rig.engine.calls)
-    rig.engine.answer(RequestId(number), reply, GPU)
-    rig.settle()
-    qtbot.waitUntil(lambda: rig.window.prompt.composer.button.text() == "Send")
-
 
 @pytest.fixture
 def store(tmp_path):
     made = ChatStore(tmp_path / "chats.sqlite")
     yield made
     made.close()
-
-
-def test_a_killed_window_keeps_the_partial_reply(make_rig, tmp_path) -> None:
-    script = DYING.format(here=str(HERE), root=str(HERE.parents[1]), folder=str(tmp_path))
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stdout.readline().strip() == "1"
-        process.kill()
-        process.wait()
-    rig = make_rig().ready()
-    rig.window.prompt.use_store(ChatStore(tmp_path / "chats.sqlite"))
-    text = rig.window.prompt.transcript.toPlainText()
-    assert "Tell me a long story." in text and "Once upon a time" in text
-    assert "ended before the reply did" in text and "why?" not in text
 
 
 def test_the_last_conversation_is_open_after_a_restart(rig, qtbot, tmp_path) -> None:
