@@ -37,11 +37,26 @@ PARTS = (
 )
 ELSEWHERE = (
     ("In the prompt", ("Return", "Send"), ("Shift+Return", "New line"), ("Esc", "Stop the answer")),
-    ("In a receipt", ("Left", "Request before"), ("Right", "Request after"), ("Esc", "Close")),
+    (
+        "In a receipt",
+        ("Left", "Request before"),
+        ("Right", "Request after"),
+        ("W", "What if it had gone elsewhere"),
+        ("Esc", "Close"),
+    ),
+    (
+        "On the axis of tokens per second",
+        ("Left", "0.1 s earlier"),
+        ("Right", "0.1 s later"),
+        ("PgUp", "1 s earlier"),
+        ("PgDown", "1 s later"),
+        ("End", "Back to live"),
+    ),
     (
         "In presenter mode",
         ("Space", "Start the burst"),
         ("R", "Repeat it"),
+        ("C", "Compare two policies"),
         ("PgUp", "Decision before"),
         ("PgDown", "Decision after"),
         ("Esc", "Leave"),

@@ -186,6 +186,7 @@ class MainWindow(QMainWindow):
             self.presenter = Presenter(self.board, self.themes)
             self.presenter.run_requested.connect(self.wishes.run)
             self.presenter.repeat_requested.connect(self.wishes.repeat)
+            self.presenter.compare_requested.connect(self.wishes.show_compare)
             self.presenter.left.connect(self.leave_presenter)
             self.pages.addWidget(self.presenter)
         self.presenter.preset = self.toolbar.preset.currentText()

@@ -1,7 +1,7 @@
 """Presenter mode: the last decision, the backends, routing and TTFT, at a size for the back row.
 
-Single keys act here and only here: Space starts the burst, R repeats it, Page Up and Page Down (clickers)
-step through the decisions, F5 and Escape leave.
+Single keys act here and only here: Space starts the burst, R repeats it, C compares two policies, Page Up
+and Page Down (clickers) step through the decisions, F5 and Escape leave.
 """
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
@@ -26,6 +26,7 @@ SCALE, FULL = 1.6, (1920, 1080)  # the scale at that size; smaller and larger wi
 HINTS = (
     (("Space",), "start"),
     (("R",), "repeat"),
+    (("C",), "compare"),
     (("Page Up", "Page Down"), "decisions"),
     (("F5",), "leave"),
 )
@@ -180,7 +181,7 @@ class Presenter(QWidget):
             self.headline.title_inset = self.mark.width() + round(24 * self.scale)
         run = self.board.run
         text = f"{run.started.preset}, {run.started.policy}" if run else self.preset
-        self.status.set_full_text(f"{text}, {clock}" if clock and run else text)
+        self.status.set_full_text(", ".join(filter(None, (text, clock))))
 
     def _show_stages(self, topics: set[str], now_s: float) -> None:
         order = [view.info.name for view in self.board.ranked()]

@@ -158,12 +158,13 @@ class Toolbar(QWidget):
             self.clock.setText(text)
 
     def clock_words(self, now_s: float) -> str:
-        """The burst's clock as plain words, for presenter mode."""
+        """The burst's clock as plain words, for presenter mode, and how far a comparison is."""
         run = self._board.run
-        if run is None:
-            return ""
-        spent_s, finished = self._progress(run, now_s)
-        return f"{spent_s:.2f} s, {finished} of {run.started.count} finished"
+        clock = ""
+        if run is not None:
+            spent_s, finished = self._progress(run, now_s)
+            clock = f"{spent_s:.2f} s, {finished} of {run.started.count} finished"
+        return ", ".join(filter(None, (clock, f"comparing, {self.comparing}" if self.comparing else "")))
 
     def _progress(self, run: RunView, now_s: float) -> tuple[float, int]:
         rows = self._board.run_rows()

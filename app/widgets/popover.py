@@ -23,9 +23,14 @@ class Popover(QFrame):
         self.body.setSpacing(8)
 
     def open_at(self, anchor: QWidget, above: bool = False) -> None:
-        """Show below `anchor`, or above it, kept on its screen."""
+        """Show below `anchor`, or above it, kept on its screen; in the middle where it cannot be seen."""
         self.setStyleSheet(stylesheet(self._themes.current))
         self.adjustSize()
+        if not anchor.isVisible():
+            area = self.parentWidget().window().frameGeometry()
+            self.move(area.center() - self.rect().center())
+            self.show()
+            return
         corner = anchor.mapToGlobal(QPoint(0, -self.height() - 8 if above else anchor.height() + 8))
         area = anchor.screen().availableGeometry()
         x = max(area.left() + 8, min(corner.x(), area.right() - self.width() - 8))

@@ -1,4 +1,4 @@
-"""Runs of earlier sessions: listed in whatever state their files are, opened to read, deleted with a question."""
+"""Runs of earlier sessions: listed in whatever state their files are, opened to read, deleted when sure."""
 
 import json
 import os

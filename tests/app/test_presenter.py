@@ -2,10 +2,12 @@
 
 import pytest
 from fake_engine import CPU, GPU, backend_infos, golden_scene
-from PySide6.QtCore import Qt
+from PySide6.QtCore import SIGNAL, Qt
 from PySide6.QtTest import QTest
 from test_charts import ALL, keep_panels, texts, too_wide  # noqa: F401
 
+from app.presenter import HINTS
+from app.widgets.compare_form import CompareForm
 from engine.events import BackendState, BackendStatus, BurstDone, EngineFailed
 
 
@@ -43,8 +45,36 @@ def test_space_starts_r_repeats_and_f5_leaves(rig) -> None:
     assert rig.window.pages.currentIndex() == 0
 
 
+def test_c_opens_the_comparison_where_it_can_be_seen(rig) -> None:
+    page = enter(rig)
+    QTest.keyClick(page, Qt.Key.Key_C)
+    (form,) = [f for f in rig.window.findChildren(CompareForm) if f.isVisible()]
+    middle = rig.window.frameGeometry().center()
+    assert (form.frameGeometry().center() - middle).manhattanLength() < 8, "its button is on the other page"
+    QTest.keyClick(form, Qt.Key.Key_Escape)
+    assert not form.isVisible() and rig.window.pages.currentWidget() is page
+    rig.window.toolbar.comparing = "run 3 of 10"
+    rig.settle()
+    assert "comparing, run 3 of 10" in page.status.full_text()
+
+
+def test_every_key_of_the_hints_does_what_it_says(rig) -> None:
+    """The hints at the bottom promise keys: each of them is answered."""
+    promised = {key for keys, _words in HINTS for key in keys}
+    assert promised == {"Space", "R", "C", "Page Up", "Page Down", "F5"}
+    page = enter(rig)
+    told = []
+    for name in ("run_requested", "repeat_requested", "compare_requested", "left"):
+        signal = getattr(page, name)
+        assert page.receivers(SIGNAL(f"{name}()")) > 0, f"nobody answers {name}"
+        signal.connect(lambda name=name: told.append(name))
+    for key in (Qt.Key.Key_Space, Qt.Key.Key_R, Qt.Key.Key_C, Qt.Key.Key_Escape):
+        QTest.keyClick(page, key)
+    assert told == ["run_requested", "repeat_requested", "compare_requested", "left"]
+
+
 def test_single_keys_do_nothing_in_the_main_window(rig) -> None:
-    for key in (Qt.Key.Key_Space, Qt.Key.Key_R, Qt.Key.Key_PageDown):
+    for key in (Qt.Key.Key_Space, Qt.Key.Key_R, Qt.Key.Key_C, Qt.Key.Key_PageDown):
         QTest.keyClick(rig.window, key)
     assert "run_burst" not in [c[0] for c in rig.engine.calls]
 
