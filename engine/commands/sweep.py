@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from engine.commands.experiments import (
+    add_noise_option,
     add_place_options,
     finish,
     live,
@@ -11,12 +12,14 @@ from engine.commands.experiments import (
     progress,
     simulated,
     stopped,
+    with_noise,
 )
 from engine.errors import ConfigError
 from engine.experiments.arms import MOST_SLOTS
 from engine.experiments.grid import run_jobs
 from engine.experiments.report import command_line
 from engine.experiments.runs import Simulated
+from engine.experiments.statistics import LEAST_PAIRS
 from engine.experiments.sweep import KINDS, knob, knob_jobs, rate_knob, slot_jobs, slot_ladder
 from engine.experiments.sweep_report import knob_report, slots_report
 
@@ -31,21 +34,28 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("sweep", help="turn one knob and draw what happens", description=__doc__)
     parser.add_argument("kind", choices=KINDS, help=_WORDS)
     parser.add_argument(
-        "--seeds", type=int, metavar="N", help="runs averaged a point (1 with --quick, else 3)"
+        "--pairs",
+        type=int,
+        metavar="N",
+        help=f"pairs of runs a point ({LEAST_PAIRS}; slots 1, real with --quick 2)",
     )
+    add_noise_option(parser)
     add_place_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     folder = out_folder(args)
-    if args.seeds is not None and not 1 <= args.seeds <= 1000:
-        raise ConfigError(f"--seeds {args.seeds} makes no sense: use 1 to 1,000.")
+    if args.pairs is not None and not 1 <= args.pairs <= 1000:
+        raise ConfigError(f"--pairs {args.pairs} makes no sense: use 1 to 1,000.")
     if args.real and args.kind == "kv":
         raise ConfigError("A KV budget cannot change while backends run: leave --real out of this sweep.")
-    seeds = range(args.seed, args.seed + (args.seeds or (1 if args.quick else 3)))
+    usual = 1 if args.kind == "slots" else 2 if args.real and args.quick else LEAST_PAIRS
+    seeds = range(args.seed, args.seed + (args.pairs or usual))
     where = live(args, _LIVE_SLOTS.get(args.kind, 8)) if args.real else simulated(args)
     with where as at:
+        if not args.real and args.kind != "slots":  # a knee is found on the plain clock
+            at = with_noise(at, args.noise)
         settings = {**at.settings, "kind": args.kind}
         if args.kind == "slots":
             ladder = slot_ladder(args.quick, at.most or MOST_SLOTS)
@@ -57,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
                 knobs = [knob(args.kind, args.quick)]
             places = None
             if args.kind == "kv":
-                places = {v: Simulated(at.profile, 0.0, int(v)) for v in knobs[0].values}
+                places = {v: Simulated(at.profile, args.noise / 100, int(v)) for v in knobs[0].values}
             jobs = [j for k in knobs for j in knob_jobs(k, at.profile, at.usual, seeds, at.most, places)]
         with progress("runs", len(jobs), args.progress) as tell:
             done = run_jobs(jobs, at.place, settings, folder, tell)
@@ -65,10 +75,13 @@ def run(args: argparse.Namespace) -> int:
         stopped()
         if not done.runs:
             return 130
-    commands, facts = [command_line()], (*at.facts, ("Seeds", f"{seeds.start} to {seeds.stop - 1}"))
+    commands, facts = (
+        [command_line()],
+        (*at.facts, ("Seeds", f"{seeds.start} to {seeds.stop - 1}, one a pair")),
+    )
     if args.kind == "slots":
         report, data = slots_report(done, at.profile, ladder, at.mark, facts, commands)
     else:
-        report, data = knob_report(args.kind, knobs, done, at.profile, at.mark, facts, commands)
+        report, data = knob_report(args.kind, knobs, done, seeds, at.profile, at.mark, facts, commands)
     finish(args, folder, report, data)
     return 0 if done.finished else 130

@@ -128,6 +128,8 @@ class Curve:
     knee: tuple[float, float] | None = None
     knee_words: str = ""
     measured: bool = False  # points alone, no line
+    wide: bool = False  # drawn broad and first, so that a line upon it leaves it to be seen
+    ranges: tuple[tuple[float, float] | None, ...] = ()  # a 95 % interval for every point
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,8 @@ def curves(title: str, subtitle: str, axes: Axes, series: Sequence[Curve], mark:
     top, x0, x1 = 130 + down, 110.0, WIDTH - RIGHT - 260.0
     bottom = top + 400.0
     xs = [x for s in series for x, _ in s.points]
-    high = axes.y_top or max(y for s in series for _, y in s.points) * 1.06 or 1.0
+    tops = [y for s in series for _, y in s.points] + [r[1] for s in series for r in s.ranges if r]
+    high = axes.y_top or max(tops) * 1.06 or 1.0
     left, right = min(xs), max(xs)
 
     def scale(value: float) -> float:
@@ -161,7 +164,7 @@ def curves(title: str, subtitle: str, axes: Axes, series: Sequence[Curve], mark:
         return x0 + (scale(value) - scale(left)) / wide * (x1 - x0)
 
     def at_y(value: float) -> float:
-        return bottom - min(value, high) / high * (bottom - top)
+        return bottom - max(0.0, min(value, high)) / high * (bottom - top)
 
     marks = ticks(0, high, 5)
     for tick in marks:
@@ -179,15 +182,20 @@ def curves(title: str, subtitle: str, axes: Axes, series: Sequence[Curve], mark:
     named = [s for s in series if s.label]
     ends = spread([at_y(s.points[-1][1]) for s in named], 24, top + 4, bottom - 2)
     placed = {s.label: end for s, end in zip(named, ends, strict=True)}
-    for s in series:
+    for s in sorted(series, key=lambda s: not s.wide):
         end = placed.get(s.label, 0.0)
         line, ink = _colours(s)
         places = [(at_x(x), at_y(y)) for x, y in s.points]
-        shape = "s" if s.backend == "cpu" else "o"
+        shape = "s" if s.backend.startswith("cpu") else "o"
+        for (x, _), reach in zip(places, s.ranges, strict=False):
+            if reach is not None:
+                beside = x + 5 * (list(series).index(s) - (len(series) - 1) / 2)
+                drawing.line(beside, at_y(reach[0]), beside, at_y(reach[1]), line, 1.5)
         if not s.measured:
-            drawing.path(places, line, 3 if s.strong else 2, s.dash)
+            drawing.path(places, line, 7 if s.wide else 3 if s.strong else 2, s.dash)
         for x, y in places:
-            drawing.mark(x, y, 9 if s.strong else 7, shape, svg.PANEL if s.dash else line, line)
+            size = 15 if s.wide else 9 if s.strong else 7
+            drawing.mark(x, y, size, shape, svg.PANEL if s.dash else line, line)
         if s.label:
             drawing.text(x1 + 18, end + 5, s.label, 16, ink, 600 if s.strong else 400)
         if s.knee is not None:

@@ -34,12 +34,17 @@ class Done:
     runs: Mapping[tuple[str, str, int], RunFile]
     finished: bool
 
+    def values(self, point: str, arm: str, metric: str) -> list[float]:
+        """One a seed, in the metric's unit; empty where a run has no value."""
+        found = [(seed, r.figures[metric]) for (p, a, seed), r in self.runs.items() if (p, a) == (point, arm)]
+        if any(v is None for _, v in found):
+            return []
+        return [v * BY_KEY[metric].scale for _, v in sorted(found)]
+
     def mean(self, point: str, arm: str, metric: str) -> float | None:
-        """Mean over the seeds, in the metric's unit; None where a run is missing or has no value."""
-        values = [r.figures[metric] for (p, a, _), r in self.runs.items() if (p, a) == (point, arm)]
-        if not values or any(v is None for v in values):
-            return None
-        return float(sum(values)) / len(values) * BY_KEY[metric].scale
+        """Mean over the seeds; None where a run is missing or has no value."""
+        values = self.values(point, arm, metric)
+        return sum(values) / len(values) if values else None
 
 
 def run_jobs(

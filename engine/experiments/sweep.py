@@ -1,5 +1,6 @@
 """Sweeps: one knob turned, everything else held, the baseline found anew at every point."""
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -8,6 +9,7 @@ from engine.experiments.generated import burst_source, returning_source, stream_
 from engine.experiments.grid import Done, Job
 from engine.experiments.runs import Place
 from engine.experiments.source import Source, capacity_rps
+from engine.experiments.statistics import LEAST_PAIRS, mean_interval
 from engine.profiling.profile import Profile
 
 KINDS = ("slots", "rate", "hit-rate", "prompt", "output", "kv")
@@ -70,8 +72,11 @@ def knob_jobs(
     most: int | None = None,
     places: Mapping[float, Place] | None = None,
 ) -> list[Job]:
-    """At every value: the fastest alone at its best slots, the slowest alone, and two policies."""
-    jobs = []
+    """At every value: the fastest alone at its best slots, the slowest alone, and two policies.
+
+    One seed after the other, the arms of a pair in another order every time.
+    """
+    points: list[tuple[float, Source, dict[str, Arm]]] = []
     slowest = max(profile.backends, key=lambda b: b.rates.isolated_s).name
     for value, source in zip(chosen.values, chosen.sources, strict=True):
         at = profile
@@ -81,10 +86,14 @@ def knob_jobs(
         arms = {BASELINE: base, ISOLATED: Arm(ISOLATED, base.slots), ROUTED: Arm(ROUTED, base.slots)}
         if len(profile.backends) > 1:
             arms[f"{slowest} alone"] = Arm(f"forced-{slowest}", base.slots)
-        for name, arm in arms.items():
-            place = (places or {}).get(value)
-            point = f"{chosen.kind}-{value:g}"
-            jobs += [Job(point, name.replace(" ", "-"), source, arm, seed, place) for seed in seeds]
+        points.append((value, source, arms))
+    jobs: list[Job] = []
+    for seed in seeds:
+        for value, source, arms in points:
+            point, place = f"{chosen.kind}-{value:g}", (places or {}).get(value)
+            pair = [Job(point, n.replace(" ", "-"), source, a, seed, place) for n, a in arms.items()]
+            random.Random(f"order:{point}:{seed}").shuffle(pair)
+            jobs += pair
     return jobs
 
 
@@ -114,14 +123,15 @@ def knee(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def curve_of(
     done: Done, prefix: str, values: Sequence[float], arm: str, metric: str
-) -> list[tuple[float, float]]:
-    """(value, mean over seeds) of one arm, where it has finished."""
-    out = []
+) -> tuple[tuple[tuple[float, float], ...], tuple[tuple[float, float] | None, ...]]:
+    """(value, mean over seeds) of one arm where it has finished, and the 95 % interval of each mean."""
+    points, ranges = [], []
     for value in values:
-        mean = done.mean(f"{prefix}-{value:g}", arm, metric)
-        if mean is not None:
-            out.append((float(value), mean))
-    return out
+        found = done.values(f"{prefix}-{value:g}", arm, metric)
+        if found:
+            points.append((float(value), sum(found) / len(found)))
+            ranges.append(mean_interval(found) if len(found) >= LEAST_PAIRS else None)
+    return tuple(points), tuple(ranges)
 
 
 def _floats(values: Sequence[int]) -> tuple[float, ...]:

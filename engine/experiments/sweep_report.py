@@ -1,19 +1,31 @@
 """A sweep told: curves with the knee marked, and the table behind them."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from engine.experiments import charts
 from engine.experiments.arms import priced_slots
 from engine.experiments.charts import Axes, Curve, Mark
+from engine.experiments.effects import Effect, effect_at
 from engine.experiments.grid import Done
 from engine.experiments.metrics import BY_KEY, METRICS
 from engine.experiments.report import Chart, Report, Section, Table, machine_facts
+from engine.experiments.statistics import RULE, Verdict
 from engine.experiments.svg import figure, percent
 from engine.experiments.sweep import KNEE, Knob, curve_of, knee
 from engine.profiling.profile import Profile
 
 BASE, ISOLATED, ROUTED = "fastest-alone", "isolated-rates", "total-delay"
+_TONES = {Verdict.BETTER: "good", Verdict.WORSE: "bad"}
+_TITLES = {
+    "hit-rate": "the cached share",
+    "prompt": "prompt length",
+    "output": "reply length",
+    "kv": "cache size",
+    "poisson": "load, Poisson arrivals",
+    "bursty": "load, bursty arrivals",
+}
 _DASHES = {BASE: "", ISOLATED: "6 5", ROUTED: ""}
 Facts = Sequence[tuple[str, str]]
 
@@ -40,7 +52,7 @@ def slots_report(
     ):
         metric, series = BY_KEY[metric_key], []
         for i, backend in enumerate(profile.backends):
-            points = curve_of(done, "slots", ladder, backend.name, metric_key)
+            points, _ = curve_of(done, "slots", ladder, backend.name, metric_key)
             if not points:
                 continue
             at, words = None, ""
@@ -73,8 +85,9 @@ def slots_report(
     columns = ("slots", *(f"{b} {BY_KEY[k].label}, {BY_KEY[k].unit}" for b in names for k in keys))
     parts.append(Table("slots", "", columns, tuple(rows)))
     words = ", ".join(f"{n.upper()} {s:g} slot{'' if s == 1 else 's'}" for n, s in knees.items())
+    near = round((1 - KNEE) * 100)
     summary = (
-        f"The knee is the fewest slots within {1 - KNEE:.0%} of the best throughput: more slots only make "
+        f"The knee is the fewest slots within {near} % of the best throughput: more slots only make "
         "everybody wait longer for each token.",
     )
     report = _report("sweep-slots", "Slots", f"Knee: {words}", summary, parts, mark, facts, commands)
@@ -85,6 +98,7 @@ def knob_report(
     kind: str,
     knobs: Sequence[Knob],
     done: Done,
+    seeds: Sequence[int],
     profile: Profile,
     mark: Mark,
     facts: Facts,
@@ -93,7 +107,8 @@ def knob_report(
     """Policies against the fastest alone over one knob (two for arrivals: Poisson and bursty)."""
     slowest = max(profile.backends, key=lambda b: b.rates.isolated_s).name
     fastest = min(profile.backends, key=lambda b: b.rates.isolated_s).name
-    sections, gains, data = [], [], []
+    sections, data = [], []
+    gains: list[Effect] = []
     foot = assumed_foot(profile)
     for one in knobs:
         parts: list[Table | Chart] = []
@@ -105,10 +120,11 @@ def knob_report(
                 (ISOLATED, ISOLATED, ""),
                 (ROUTED, ROUTED, ""),
             ):
-                points = curve_of(done, one.kind, one.values, arm, key)
+                points, ranges = curve_of(done, one.kind, one.values, arm, key)
                 if points:
                     dash, strong = _DASHES[arm], arm == ROUTED
-                    series.append(Curve(label, tuple(points), backend, dash, strong))
+                    wide = arm == BASE
+                    series.append(Curve(label, points, backend, dash, strong, wide=wide, ranges=ranges))
             if not series or (key == "duration" and kind == "rate"):
                 continue
             axes = Axes(
@@ -119,51 +135,74 @@ def knob_report(
                 one.percent,
                 rule=(1.0, "capacity") if kind == "rate" else None,
             )
-            title = f"{metric.label}, {one.kind} arrivals" if kind == "rate" else metric.label
+            title = f"{metric.label} over {_TITLES[one.kind]}"
             subtitle = f"{metric.definition}; lower is better"
             drawing = charts.curves(title, subtitle, axes, series, mark, foot)
             parts.append(Chart(f"{one.kind}-{key.replace('_', '-')}", drawing))
-        table, found = _knob_table(one, done, slowest)
-        gains += [g for g in found if g is not None]
+        table, found = _knob_table(one, done, seeds, slowest)
+        gains += found
         parts.append(table)
-        data.append({"kind": one.kind, "columns": list(table.columns), "rows": [list(r) for r in table.rows]})
+        data.append(
+            {
+                "kind": one.kind,
+                "columns": list(table.columns),
+                "rows": [list(r) for r in table.rows],
+                "effects": [asdict(e) for e in found],
+            }
+        )
         title = f"{one.kind.capitalize()} arrivals" if kind == "rate" else "Results"
         sections.append(Section(title, f"{one.sources[0].description}, and so on.", tuple(parts)))
-    best, worst = (min(gains), max(gains)) if gains else (None, None)
     alone = f"{fastest.upper()} alone at its best slot count"
-    headline = f"{ROUTED} makes no difference to mean E2E at any point, against {alone}"
-    if best is not None and worst is not None and max(abs(best), abs(worst)) >= 0.005:
-        headline = f"{ROUTED} changes mean E2E by {percent(best)} to {percent(worst)}, against {alone}"
     summary = (
         "At every point the fastest backend alone takes the slot count that is best there, and the policies "
-        "run with the same slots. Curves are means over seeds, without intervals: to claim a difference, "
-        "compare one point with `offramp compare`.",
+        f"run with the same slots, in {len(seeds)} pairs. Whiskers: 95 % intervals of the means; the verdict "
+        "of a point goes by the differences within its pairs.",
     )
+    headline = _knob_headline(gains, alone)
     report = _report(f"sweep-{kind}", kind, headline, summary, (), mark, facts, commands, sections)
     return report, {"knobs": data}
 
 
-def _knob_table(one: Knob, done: Done, slowest: str) -> tuple[Table, list[float | None]]:
+def _knob_headline(gains: Sequence[Effect], alone: str) -> str:
+    """How many points are better or worse, by the rule."""
+    better = [e.gain for e in gains if e.verdict is Verdict.BETTER]
+    worse = [e.gain for e in gains if e.verdict is Verdict.WORSE]
+    if gains and all(e.verdict is Verdict.NONE for e in gains):
+        return f"{ROUTED} against {alone}: too few pairs for a verdict"
+    if not better and not worse:
+        return f"No difference found in mean E2E between {ROUTED} and {alone} at any of {len(gains)} points"
+    parts = []
+    if better:
+        parts.append(f"better at {len(better)}, up to {percent(max(better), sign=False)} less")
+    if worse:
+        parts.append(f"worse at {len(worse)}, up to {percent(-min(worse), sign=False)} more")
+    return f"{ROUTED} against {alone}: mean E2E {' and '.join(parts)}, of {len(gains)} points"
+
+
+def _knob_table(one: Knob, done: Done, seeds: Sequence[int], slowest: str) -> tuple[Table, list[Effect]]:
     arms = [BASE, f"{slowest}-alone", ISOLATED, ROUTED]
     keys = ("mean_e2el_ms", "p95_ttft_ms", "duration")
-    rows, gains = [], []
+    rows: list[tuple[str, ...]] = []
+    gains: list[Effect] = []
+    tones: dict[tuple[int, int], str] = {}
     for value in one.values:
         point = f"{one.kind}-{value:g}"
-        cells = []
-        for key in keys:
-            for arm in arms:
-                cells.append(figure(done.mean(point, arm, key)))
-        base, routed = (done.mean(point, arm, "mean_e2el_ms") for arm in (BASE, ROUTED))
-        gain = routed / base - 1 if base and routed else None
-        gains.append(gain)
+        cells = [figure(done.mean(point, arm, key)) for key in keys for arm in arms]
+        gain = effect_at(done, point, BASE, (ROUTED,), "mean_e2el_ms", seeds)
+        if gain is not None:
+            gains.append(gain)
+            if gain.verdict in _TONES:
+                tones[len(rows), len(cells) + 2] = _TONES[gain.verdict]
         name = percent(value, sign=False) if one.percent else f"{value:g}"
-        rows.append((name, *cells, percent(gain)))
+        rows.append((name, *cells, *(("n/a", "n/a") if gain is None else (gain.short(), gain.verdict.value))))
     columns = (
         "",
         *(f"{BY_KEY[k].label}, {a.replace('-alone', ' alone')}" for k in keys for a in arms),
-        "E2E, total-delay against the fastest",
+        f"% less E2E with {ROUTED}",
+        "verdict",
     )
-    return Table(f"{one.kind}", "", columns, tuple(rows)), gains
+    note = "\u00b1: the wider half of the 95 % interval of the gain."
+    return Table(f"{one.kind}", "", columns, tuple(rows), note, tones), gains
 
 
 def _report(
@@ -178,7 +217,7 @@ def _report(
     sections: Sequence[Section] = (),
 ) -> Report:
     whole = tuple(sections) or (Section("Results", "", tuple(parts)),)
-    definitions = tuple((m.label, m.definition) for m in METRICS)
+    definitions = (*((m.label, m.definition) for m in METRICS), ("Verdict", RULE))
     return Report(
         kind,
         f"Sweep of {title}",

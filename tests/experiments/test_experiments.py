@@ -18,7 +18,6 @@ from engine.experiments.metrics import BY_KEY, DEFAULT_SLO, serve_json
 from engine.experiments.runs import Simulated
 from engine.experiments.source import preset_source
 from engine.experiments.statistics import compare
-from engine.experiments.sweep import knee
 from engine.profiling.profile import load_profile
 from tests.engine.watched import profile_json
 
@@ -267,31 +266,6 @@ def test_live_backends_take_slots_per_run(tmp_path: Path, capsys: Capture) -> No
     assert "too few for a verdict" in capsys.readouterr().out
 
 
-# --- sweep and map ---
-
-
-@pytest.fixture
-def fast(tmp_path: Path) -> str:
-    path = tmp_path / "fast.json"
-    path.write_text(json.dumps(profile_json()), "utf-8")
-    return str(path)
-
-
-@pytest.mark.parametrize("kind", ["slots", "hit-rate", "kv"])
-def test_a_sweep_leaves_a_report(kind: str, fast: str, tmp_path: Path, capsys: Capture) -> None:
-    out = tmp_path / "out"
-    assert main(["sweep", kind, "--quick", "--profile", fast, "--out", str(out)]) == 0
-    assert "SIMULATED" in capsys.readouterr().out
-    check_report(out)
-    data = results(out)
-    assert ("knees" in data) if kind == "slots" else data["knobs"][0]["rows"]
-
-
-def test_the_knee_is_the_fewest_slots_near_the_best() -> None:
-    assert knee([(1, 50.0), (2, 94.0), (4, 96.0), (8, 100.0)]) == (4, 96.0)
-    assert knee([(1, 100.0), (2, 30.0)]) == (1, 100.0)
-
-
 # --- mistakes ---
 
 
@@ -310,7 +284,9 @@ def test_the_knee_is_the_fewest_slots_near_the_best() -> None:
         ([*COMPARE, "--trace", "/nowhere.csv"], "cannot be read"),
         (["compare", "--virtual"], "--emulate"),
         (["sweep", "kv", "--real"], "--real"),
-        (["sweep", "slots", "--seeds", "0"], "--seeds 0"),
+        (["sweep", "slots", "--pairs", "0"], "--pairs 0"),
+        (["map", "--pairs", "0"], "--pairs 0"),
+        (["sweep", "kv", "--noise", "99"], "--noise 99"),
         (["sweep", "slots", "--profile", "apple-m9"], "'apple-m9'"),
         (["map", "--profile", "apple-m9"], "'apple-m9'"),
         (["simulate", "--trace", "/nowhere.csv"], "cannot be read"),

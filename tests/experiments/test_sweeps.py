@@ -1,0 +1,102 @@
+"""Sweeps: the baseline and a verdict at every point, knees, and progress for programs."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.cli import main
+from engine.experiments.effects import Effect
+from engine.experiments.statistics import Verdict, compare
+from engine.experiments.sweep import knee, knob, knob_jobs
+from engine.experiments.sweep_report import _knob_headline
+from engine.profiling.profile import load_profile
+from tests.engine.watched import profile_json
+from tests.experiments.test_experiments import check_report, results
+
+Capture = pytest.CaptureFixture[str]
+APPLE = load_profile("apple-m2-published")
+USUAL = {"cpu": 4, "gpu": 4}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFRAMP_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def fast(tmp_path: Path) -> str:
+    path = tmp_path / "fast.json"
+    path.write_text(json.dumps(profile_json()), "utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("kind", ["slots", "kv"])
+def test_a_sweep_leaves_a_report(kind: str, fast: str, tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "out"
+    assert main(["sweep", kind, "--quick", "--pairs", "1", "--profile", fast, "--out", str(out)]) == 0
+    assert "SIMULATED" in capsys.readouterr().out
+    check_report(out)
+    data = results(out)
+    assert ("knees" in data) if kind == "slots" else data["knobs"][0]["rows"]
+
+
+def test_the_knee_is_the_fewest_slots_near_the_best() -> None:
+    assert knee([(1, 50.0), (2, 94.0), (4, 96.0), (8, 100.0)]) == (4, 96.0)
+    assert knee([(1, 100.0), (2, 30.0)]) == (1, 100.0)
+
+
+def test_every_point_of_a_sweep_can_be_recomputed_and_has_its_verdict(fast: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert main(["sweep", "prompt", "--quick", "--profile", fast, "--out", str(out)]) == 0
+    files = [(p.stem, json.loads(p.read_text("utf-8"))) for p in (out / "runs").glob("*.json")]
+    seen = {(re.sub(r"^pair-\d+-", "", n), r["seed"]): r["figures"]["mean_e2el_ms"] / 1e3 for n, r in files}
+    (one,) = results(out)["knobs"]
+    assert len(one["rows"]) == len(one["effects"]) == 4
+    check_report(out)
+    for value, row, found in zip((32, 128, 512, 2048), one["rows"], one["effects"], strict=True):
+        alone, routed = (
+            [seen[f"prompt-{value:g}-{arm}", seed] for seed in range(5)]
+            for arm in ("fastest-alone", "total-delay")
+        )
+        c = compare(alone, routed, True)
+        assert (found["verdict"], row[-1]) == (c.verdict, c.verdict)
+        assert found["gain"] == pytest.approx(-c.difference / c.baseline_mean)
+        assert found["low"] == pytest.approx(-c.high / c.baseline_mean)
+        assert float(row[1].replace(",", "")) == pytest.approx(c.baseline_mean, rel=0.01)
+
+
+def test_the_arms_of_a_pair_come_in_another_order_every_time() -> None:
+    jobs = knob_jobs(knob("output", quick=True), APPLE, USUAL, range(3))
+    pairs = [jobs[i : i + 4] for i in range(0, len(jobs), 4)]
+    assert all(len({(j.point, j.seed) for j in pair}) == 1 for pair in pairs)
+    assert all(len({j.arm_name for j in pair}) == 4 for pair in pairs)
+    assert len({tuple(j.arm_name for j in pair) for pair in pairs}) > 6
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "words"),
+    [
+        ([Verdict.SAME, Verdict.SAME], "No difference found"),
+        ([Verdict.NONE, Verdict.NONE], "too few pairs"),
+        ([Verdict.BETTER, Verdict.WORSE], "better at 1, up to 10.0 % less and worse at 1, up to 10.0 % more"),
+    ],
+)
+def test_a_sweeps_headline_goes_by_the_verdicts(verdicts: list[Verdict], words: str) -> None:
+    signs = {Verdict.WORSE: -1, Verdict.BETTER: 1}
+    found = [Effect(0.1 * signs.get(v, 0), -0.2, 0.2, v, ("a",) * 5) for v in verdicts]
+    assert words in _knob_headline(found, "GPU alone")
+
+
+def test_progress_for_programs_is_json_lines(fast: str, tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "out"
+    argv = ["sweep", "output", "--quick", "--pairs", "1", "--profile", fast, "--out", str(out)]
+    assert main([*argv, "--progress", "json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {line["type"] for line in lines[:-1]} == {"progress"}
+    first, last, report = lines[0], lines[-2], lines[-1]
+    assert (first["done"], first["total"], first["left_s"]) == (0, 16, None)
+    assert (last["done"], last["left_s"]) == (16, 0)
+    assert report["type"] == "report" and Path(report["report"]).is_file() and report["charts"]
+    assert all(Path(c).is_file() for c in report["charts"]) and report["mark"].startswith("SIMULATED")
