@@ -53,8 +53,6 @@ class Talks(QObject):
         self._timer.setInterval(STREAM_MS)
         self._timer.timeout.connect(self.pump)
 
-    # what is there
-
     @property
     def live(self) -> Running | None:
         """The reply that streams into the shown conversation."""
@@ -65,7 +63,6 @@ class Talks(QObject):
         return {r.talk.key for r in self._running.values()}
 
     def running_elsewhere(self) -> int:
-        """Replies that stream into conversations that are not shown."""
         return sum(r.talk is not self.talk for r in self._running.values())
 
     def listed(self) -> list[Listed]:
@@ -98,13 +95,12 @@ class Talks(QObject):
             self._chat.cancel(RequestId(live.exchange.request_id))
             self._end(live, "Stopped.")
         talk = self.talk
-        request_id = self._chat.submit_chat(talk.messages(prompt, place), sampling)
-        exchange = Exchange(prompt, request_id)
+        exchange = Exchange(prompt, self._chat.submit_chat(talk.messages(prompt, place), sampling))
         gone = talk.exchanges[place:] if place is not None else []
         del talk.exchanges[len(talk.exchanges) - len(gone) :]
         talk.exchanges.append(exchange)
         self._try(lambda: self.store.begin(talk, exchange, gone))
-        self._running[request_id] = Running(talk, exchange)
+        self._running[exchange.request_id] = Running(talk, exchange)
         if gone:
             self.shown.emit()
         else:
@@ -174,8 +170,6 @@ class Talks(QObject):
         known = next((talk for talk in self._in_memory() if talk.key == key), None)
         return known or self._try(lambda: self.store.load(key))
 
-    # what the engine says
-
     def pump(self) -> None:
         """Every 40 ms while a reply streams: new text, a signature that knows more, the end."""
         for running in list(self._running.values()):
@@ -244,8 +238,6 @@ class Talks(QObject):
         if running.talk is self.talk:
             self.signed.emit()
         self.running_changed.emit()
-
-    # the disk
 
     def _keep(self, exchange: Exchange) -> None:
         self._try(lambda: self.store.keep(exchange))

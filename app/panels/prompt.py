@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QGuiApplication, QResizeEvent
-from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QStackedWidget, QVBoxLayout, QWidget
 
 from app.chats import ChatStore
 from app.series.board import Board
@@ -173,9 +173,9 @@ class PromptPanel(Panel):
         if closed is not None:
             closed.deleteLater()
 
-    def export(self, kind: str) -> None:
+    def export(self, kind: str) -> QFileDialog:
         text = self.talk.as_markdown() if kind == "markdown" else self.talk.as_json()
-        ask_export(self, kind, text, self.failed.emit)
+        return ask_export(self, kind, self.talk.title, text, self.failed.emit)
 
     def edit_system(self) -> None:
         edit_system(self, self.system_button, self.talk.system, self.set_system)

@@ -61,6 +61,18 @@ def insert_markdown(cursor: QTextCursor, text: str, theme: Theme) -> None:
     cursor.movePosition(QTextCursor.MoveOperation.End)
 
 
+def code_at(document: QTextDocument, position: int) -> str:
+    """The framed code at this position; "" where there is none."""
+    cursor = QTextCursor(document)
+    cursor.setPosition(position)
+    frame = cursor.currentFrame()
+    if frame == document.rootFrame() or isinstance(frame, QTextTable):
+        return ""
+    cursor.setPosition(frame.firstPosition())
+    cursor.setPosition(frame.lastPosition(), KEEP)
+    return cursor.selectedText().replace("\u2029", "\n")
+
+
 def _blocks(document: QTextDocument, start: int) -> list[QTextBlock]:
     out, block = [], document.findBlock(start)
     while block.isValid():

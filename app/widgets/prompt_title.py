@@ -1,5 +1,6 @@
 """The title row of the prompt panel with its buttons, and the small windows they open."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,9 +129,17 @@ def edit_system(parent: Panel, anchor: QWidget, text: str, changed: Callable[[st
     return popover
 
 
-def ask_export(parent: QWidget, kind: str, text: str, failed: Callable[[str], object]) -> QFileDialog:
+def file_name(title: str, suffix: str) -> str:
+    """A name that every file system takes, from the title of a conversation."""
+    words = re.sub(r"[^\w -]+", "", title).strip(" .-")[:60].rstrip()
+    return f"{words or 'conversation'}.{suffix}"
+
+
+def ask_export(
+    parent: QWidget, kind: str, title: str, text: str, failed: Callable[[str], object]
+) -> QFileDialog:
     filters, suffix = KINDS[kind]
-    dialog = QFileDialog(parent, "Export the conversation", f"conversation.{suffix}", filters)
+    dialog = QFileDialog(parent, "Export the conversation", file_name(title, suffix), filters)
     dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
     dialog.setDefaultSuffix(suffix)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

@@ -5,14 +5,21 @@ every token would be quadratic. The list of exchanges is the truth, so a new the
 """
 
 from PySide6.QtCore import Qt, QUrl, Signal
-from PySide6.QtGui import QContextMenuEvent, QDesktopServices, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QDesktopServices,
+    QGuiApplication,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+)
 from PySide6.QtWidgets import QMenu, QTextBrowser, QWidget
 
 from app.series.conversation import Exchange
 from app.theme import ThemeHolder, font
 from app.widgets.controls import Button
 from app.widgets.exchange_text import ACTIONS, ExchangeText, mark_image
-from app.widgets.markdown import WEB
+from app.widgets.markdown import WEB, code_at
 
 EMPTY = "Answers appear here, each signed by the backend that wrote it. Write a prompt below, or press Run."
 # Of an exchange that others follow, these two take the place of what follows.
@@ -168,6 +175,11 @@ class Transcript(QTextBrowser):
         """What can be done with the exchange at this position of the text."""
         index = sum(start <= position for start in self._starts) - 1
         menu = self.createStandardContextMenu()
+        if code := code_at(self.document(), position):
+            menu.addSeparator()
+            menu.addAction("Copy this code").triggered.connect(
+                lambda: QGuiApplication.clipboard().setText(code + "\n")
+            )
         if index >= 0 and self._exchanges[index].done:
             menu.addSeparator()
             words_of = FROM_HERE if index < len(self._exchanges) - 1 else {}

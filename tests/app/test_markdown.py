@@ -3,7 +3,7 @@
 import pytest
 from prompt_helpers import answered, begun, blocks, contrast, fragments, inks, lines, more
 from PySide6.QtCore import QUrl
-from PySide6.QtGui import QColor, QFontMetricsF, QTextCursor
+from PySide6.QtGui import QColor, QFontMetricsF, QGuiApplication, QTextCursor
 
 from app.theme import DARK, LIGHT
 from app.widgets.exchange_text import ExchangeText
@@ -90,6 +90,18 @@ def test_an_emoji_does_not_shift_the_colours(rig, qtbot) -> None:
     coloured = [f.text() for f in fragments(transcript) if f.charFormat().foreground().color().name() ==
                 INKS["Literal.Number"][0].lower()]  # fmt: skip
     assert coloured == ["42"]
+
+
+def test_code_is_copied_alone(rig, qtbot) -> None:
+    transcript = rig.window.prompt.transcript
+    answered(rig, qtbot, "Code?", CODE)
+    for text, copied in (("hit", True), ("fn", True), ("inline", False)):
+        position = transcript.document().find(text).position()
+        found = [a for a in transcript.menu_at(position).actions() if a.text() == "Copy this code"]
+        assert bool(found) is copied
+        if found:
+            found[0].trigger()
+    assert QGuiApplication.clipboard().text() == "fn main() {}\n"
 
 
 def test_unknown_languages_and_endless_code_stay_plain() -> None:

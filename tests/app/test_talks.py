@@ -11,6 +11,7 @@ from PySide6.QtTest import QTest
 from app.chats import SCHEMA, VERSION, ChatStore
 from app.series.conversation import Conversation, Exchange, copy_title
 from app.widgets.conversation_list import RUNS
+from app.widgets.prompt_title import file_name
 from engine.errors import BackendError
 from engine.events import EngineFailed, RequestDone, TextOut
 from engine.request import FinishReason, RequestId, RequestTimings
@@ -272,3 +273,35 @@ def test_enter_in_the_list_opens_and_escape_leaves(kept, qtbot) -> None:
     popover = kept.window.prompt.show_conversations()
     QTest.keyClick(popover.list, "\x1b")
     assert not popover.isVisible()
+
+
+def test_export_writes_files_and_says_where_it_could_not(rig, qtbot, tmp_path) -> None:
+    prompt = rig.window.prompt
+    answered(rig, qtbot, "What is a/b: cache?", "It is **bold**.")
+    dialog = prompt.export("markdown")
+    assert dialog.selectedFiles()[0].endswith("What is ab cache.md")
+    dialog.fileSelected.emit(str(tmp_path / "talk.md"))
+    text = (tmp_path / "talk.md").read_text(encoding="utf-8")
+    assert (
+        text.startswith("# What is a/b: cache?") and "It is **bold**." in text and "*GPU, 0.05 s TTFT" in text
+    )
+    other = prompt.export("json")
+    other.fileSelected.emit(str(tmp_path / "talk.json"))
+    assert json.loads((tmp_path / "talk.json").read_text(encoding="utf-8"))["title"] == "What is a/b: cache?"
+    with qtbot.waitSignal(prompt.failed) as said:
+        other.fileSelected.emit(str(tmp_path / "no such folder" / "talk.json"))
+    assert "Choose another folder" in said.args[0]
+    assert file_name("../..", "md") == "conversation.md" and len(file_name("x" * 300, "md")) == 63
+    dialog.close()
+    other.close()
+
+
+def test_the_end_of_a_reply_does_not_move_a_reader(rig, qtbot) -> None:
+    transcript = rig.window.prompt.transcript
+    number = begun(rig, "Long", "# Title\n\n" + "word\n\n" * 100)
+    bar = transcript.verticalScrollBar()
+    bar.setValue(bar.maximum() // 3)
+    before = bar.value()
+    ended(rig, number)
+    assert rig.window.prompt.talks.live is None
+    assert bar.value() == before and transcript.latest_button.isVisible()
