@@ -28,11 +28,17 @@ WIDTHS = (48, 92, 96, 76, 104, 88, 88, 84, 108, 88, 112, 88)  # of the figures' 
 NARROWEST = (40, 84, 72, 66, 98, 72, 78, 70, 98, 72, 100, 76)  # below their sum the table scrolls
 TIMELINE_FROM_PX = 1680  # of the panel: a window of 1,700 less its margins
 RESORT_S = 1.0
+ROW = 24
 
 
 class Table(QTableView):
     opened = Signal(QModelIndex)
     copied = Signal()
+    resized = Signal()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.resized.emit()
 
     def dataChanged(self, first: QModelIndex, last: QModelIndex, roles: Sequence[int] = ()) -> None:
         """Repaint the cells that changed: for a range Qt would repaint the whole table."""
@@ -57,6 +63,7 @@ class RequestsPanel(Panel):
     def __init__(self, board: Board, themes: ThemeHolder, parent: QWidget | None = None) -> None:
         super().__init__(board, themes, parent)
         self.offer_emulated = False
+        self._at_bottom = True
         row = self.add_title("Requests", "one row each, as they arrive", height=32, top=8)
         self.filter_edit = QLineEdit(self)
         self.filter_edit.setPlaceholderText("Number, state or backend")
@@ -93,8 +100,8 @@ class RequestsPanel(Panel):
         self.table.setModel(self.proxy)
         self.table.setItemDelegate(CellDelegate(self.proxy, self.model, self.themes))
         self.table.verticalHeader().hide()
-        self.table.verticalHeader().setMinimumSectionSize(24)
-        self.table.verticalHeader().setDefaultSectionSize(24)
+        self.table.verticalHeader().setMinimumSectionSize(ROW)
+        self.table.verticalHeader().setDefaultSectionSize(ROW)
         self.table.setShowGrid(False)
         self.table.setWordWrap(False)
         self.table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
@@ -110,6 +117,8 @@ class RequestsPanel(Panel):
         self.table.doubleClicked.connect(self._open)
         self.table.opened.connect(self._open)
         self.table.copied.connect(self.copy)
+        self.table.resized.connect(self._show_whole_rows)
+        self.table.verticalScrollBar().valueChanged.connect(self._scrolled)
         self.body.addWidget(self.table, 1)
 
     def _build_empty(self) -> None:
@@ -167,6 +176,19 @@ class RequestsPanel(Panel):
         for column, (least, most) in enumerate(zip(NARROWEST, WIDTHS, strict=True)):
             self.table.setColumnWidth(column, int((least + part * (most - least)) * spread))
 
+    def _show_whole_rows(self) -> None:
+        """What is left below the last whole row goes to the panel: a table at its end shows no sliver."""
+        table = self.table
+        around = table.height() - table.viewport().height()  # header and scroll bar
+        rest = (self.contentsRect().bottom() + 1 - table.y() - around) % ROW
+        if rest != self.body.contentsMargins().bottom():
+            self.body.setContentsMargins(0, 0, 0, rest)
+        if self._at_bottom:
+            self.table.scrollToBottom()
+
+    def _scrolled(self, value: int) -> None:
+        self._at_bottom = value == self.table.verticalScrollBar().maximum()
+
     def refresh(self, topics: set[str], now_s: float) -> None:
         rows = self.board.shown_rows()
         self._show_empty(not rows)
@@ -174,8 +196,7 @@ class RequestsPanel(Panel):
         run = self.board.run if rows and rows[-1].run_id is not None else None
         origin_s = run.started.start_s if run else rows[0].arrival_s if rows else 0.0
         axis = self.model.end_s
-        bar = self.table.verticalScrollBar()
-        follow = bar.value() == bar.maximum() and self.table.horizontalHeader().sortIndicatorSection() == 0
+        follow = self._at_bottom and self.table.horizontalHeader().sortIndicatorSection() == 0
         known = len(self.model.rows)
         self.model.show_rows(rows, origin_s, now_s, self.board.labels(), self.board.ranks())
         self._sort_again(now_s, len(rows) != known)

@@ -2,11 +2,11 @@
 
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QRectF
-from PySide6.QtGui import QHelpEvent, QPainter
+from PySide6.QtGui import QHelpEvent, QPainter, QResizeEvent
 from PySide6.QtWidgets import QGraphicsItem, QToolTip
 
 from app.panels.painting import CENTRE, LEFT, Places, draw_text, width_of
-from app.panels.plot import SYMBOLS, Plot
+from app.panels.plot import SYMBOLS, Plot, round_top
 from app.series.board import RequestRow
 from app.series.percentiles import MIN_FOR_P95, MIN_FOR_P99, percentile
 from app.series.rows import ttft_s
@@ -56,6 +56,7 @@ class TtftPlot(Plot):
         for rank in {ranks.get(r.backend or "", 3) for r in rows}:
             self._ensure(rank)
         values = [v for r in rows if (v := self.height_of(r)) is not None]
+        self.top = round_top(1.05 * max(values, default=1.0))  # where a mark rests depends on it
         few = self.slots <= BADGES_UP_TO
         for (rank, hollow), item in self._items.items():
             points = [
@@ -63,7 +64,7 @@ class TtftPlot(Plot):
                 for i, r in enumerate(rows)
                 if self.ranks.get(r.backend or "", 3) == rank and waiting(r) == hollow
             ]
-            points = [p for p in points if p[1] is not None]
+            points = [(i, self.resting(v)) for i, v in points if v is not None]
             # Giving a scatter its points makes every spot anew: only when one has moved.
             drawn = (points, self.mark_px(hollow))
             if self._drawn.get((rank, hollow)) == drawn:
@@ -82,6 +83,11 @@ class TtftPlot(Plot):
         pad = 0.4 if few else 0.6 + self.slots / 100
         self.set_range(-pad, self.slots - 1 + pad, 1.05 * max(values, default=1.0))
 
+    def resizeEvent(self, event: QResizeEvent | None) -> None:
+        super().resizeEvent(event)
+        if self._made and self.rows:
+            self.show_rows(self.rows, self.slots, self.ranks, self.labels, self.now_s)
+
     def _ensure(self, rank: int) -> None:
         if rank in self._stems:
             return
@@ -95,7 +101,13 @@ class TtftPlot(Plot):
 
     def mark_px(self, hollow: bool) -> float:
         few = self.slots <= BADGES_UP_TO
-        return (12.0 if few else 7.0 if self.slots <= 64 else 4.0) * self.factor
+        large = 9.0 if self.low else 12.0
+        return (large if few else 7.0 if self.slots <= 64 else 4.0) * self.factor
+
+    def resting(self, value: float) -> float:
+        """Where its mark is drawn: one near zero stands on the axis instead of lying across it."""
+        least_px = self.mark_px(False) / 2 + 1.5
+        return max(value, least_px * self.top / self.plot_rect().height())
 
     def height_of(self, row: RequestRow) -> float | None:
         return max(0.0, self.now_s - row.arrival_s) if waiting(row) else ttft_s(row)

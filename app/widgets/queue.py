@@ -12,6 +12,9 @@ from app.widgets.marks import hatch_brush, paint_badge
 CHIP, GAP, TALL, FLAT = 136, 8, 72, 28
 PITCH = CHIP + GAP
 LISTED = 24  # lines of the tooltip over "+n"
+SWATCH = 10
+LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,10 @@ class Chip:
             f"Request {self.number} waits {self.waits_s:.2f} s, "
             f"{self.cached_tokens:,} of {self.prompt_tokens:,} cached{stale}"
         )
+
+
+def _wait(chip: Chip) -> str:
+    return f"{chip.waits_s:.{2 if chip.waits_s < 100 else 0}f} s"
 
 
 class QueueView(QWidget):
@@ -98,9 +105,10 @@ class QueueView(QWidget):
         head = QRect(inner.left(), (box.height() - size) // 2 if flat else 8, inner.width(), size)
         badge = QRectF(head.left(), head.top(), size, size)
         paint_badge(painter, badge, self._rank, chip.number, "outline", theme)
-        self._paint_wait(painter, head, chip, theme)
         if flat:
+            self._paint_line(painter, head.adjusted(size + 6, 0, 0, 0), chip, theme)
             return
+        self._paint_wait(painter, head, chip, theme)
         bar = QRect(inner.left(), 36, inner.width(), 8)
         colours = theme.backend(self._rank)
         cached = min(1.0, chip.cached_tokens / max(1, chip.prompt_tokens))
@@ -126,18 +134,33 @@ class QueueView(QWidget):
         words = next((w for w in choices if measure(w) <= inner.width()), choices[-1])
         painter.drawText(QRect(inner.left(), 48, inner.width() + 2, 16), Qt.AlignmentFlag.AlignVCenter, words)
 
-    @staticmethod
-    def _paint_wait(painter: QPainter, head: QRect, chip: Chip, theme: Theme) -> None:
-        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        value = f"{chip.waits_s:.2f} s" if chip.waits_s < 100 else f"{chip.waits_s:.0f} s"
+    def _paint_line(self, painter: QPainter, area: QRect, chip: Chip, theme: Theme) -> None:
+        """Without room for a bar: how long it waits, and the cached tokens behind a hatched swatch."""
+        cached = f"{chip.cached_tokens:,}"
+        painter.setFont(font("label"))
+        painter.setPen(theme.warning if chip.stale else theme.muted)
+        painter.drawText(area, RIGHT, cached)
+        wide = painter.fontMetrics().horizontalAdvance(cached)
+        swatch = QRect(area.right() - wide - SWATCH - 4, area.center().y() - SWATCH // 2, SWATCH, SWATCH)
+        painter.setBrushOrigin(swatch.topLeft())
+        painter.setBrush(hatch_brush(self._rank, theme, self.devicePixelRatioF()))
+        painter.setPen(QPen(theme.backend(self._rank).edge, 1))
+        painter.drawRect(QRectF(swatch).adjusted(0.5, 0.5, -0.5, -0.5))
         painter.setFont(font("label", bold=True))
         painter.setPen(theme.text)
-        painter.drawText(head, right, value)
+        painter.drawText(area, LEFT, _wait(chip))
+
+    @staticmethod
+    def _paint_wait(painter: QPainter, head: QRect, chip: Chip, theme: Theme) -> None:
+        value = _wait(chip)
+        painter.setFont(font("label", bold=True))
+        painter.setPen(theme.text)
+        painter.drawText(head, RIGHT, value)
         rest = head.adjusted(0, 0, -painter.fontMetrics().horizontalAdvance(value) - 4, 0)
         painter.setFont(font("label"))
         painter.setPen(theme.muted)
         if painter.fontMetrics().horizontalAdvance("waits") + 28 <= rest.width():
-            painter.drawText(rest, right, "waits")
+            painter.drawText(rest, RIGHT, "waits")
 
     def event(self, event: QEvent) -> bool:
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
