@@ -107,21 +107,23 @@ class ChatStore:
 
     @staticmethod
     def _insert(db: sqlite3.Connection, conversation: Conversation, now: float) -> int:
-        return db.execute(
+        made = db.execute(
             "INSERT INTO conversations (title, system, created_s, updated_s) VALUES (?, ?, ?, ?)",
             (conversation.title, conversation.system, now, now),
-        ).lastrowid
+        )
+        return made.lastrowid or 0
 
     @staticmethod
     def _add(db: sqlite3.Connection, key: int, exchange: Exchange) -> int:
         columns = ("conversation", "prompt", *KEPT)
-        return db.execute(
+        made = db.execute(
             f"INSERT INTO exchanges ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
             (key, exchange.prompt, *(getattr(exchange, name) for name in KEPT)),
-        ).lastrowid
+        )
+        return made.lastrowid or 0
 
-    def add_whole(self, conversation: Conversation) -> None:
-        """Keep a conversation with all its exchanges, as a new one."""
+    def add_whole(self, conversation: Conversation) -> int:
+        """Keep a conversation with all its exchanges, as a new one. Returns its key."""
 
         def work(db: sqlite3.Connection) -> tuple[int, list[int]]:
             key = self._insert(db, conversation, time.time())
@@ -130,6 +132,7 @@ class ChatStore:
         conversation.key, rows = self._do(work)
         for exchange, row in zip(conversation.exchanges, rows, strict=True):
             exchange.row = row
+        return conversation.key
 
     def keep(self, exchange: Exchange) -> None:
         """The reply as far as it has come."""

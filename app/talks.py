@@ -126,7 +126,7 @@ class Talks(QObject):
         found = self._find(key) if key else None
         if found is not None:
             talk = found.copy()
-            if self._try(lambda: self.store.add_whole(talk) or True):
+            if self._try(lambda: self.store.add_whole(talk)):
                 self._show(talk)
 
     def rename(self, key: int, title: str) -> None:

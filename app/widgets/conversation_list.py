@@ -3,7 +3,7 @@
 import time
 from collections.abc import Set
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QHBoxLayout,
@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QListWidgetItem,
     QStyle,
     QStyledItemDelegate,
+    QStyleOptionViewItem,
     QWidget,
 )
 
@@ -23,6 +24,7 @@ from app.widgets.labels import make_label
 from app.widgets.popover import Popover
 from engine.errors import EngineError
 
+Index = QModelIndex | QPersistentModelIndex
 KEY, NOTE, RUNS = (Qt.ItemDataRole.UserRole + i for i in range(3))
 ROW, DOT = 44, 8
 DAY_S = 86_400
@@ -41,10 +43,10 @@ class TwoLines(QStyledItemDelegate):
         super().__init__(parent)
         self._themes = themes
 
-    def sizeHint(self, _option, _index) -> QSize:
+    def sizeHint(self, _option: QStyleOptionViewItem, _index: Index) -> QSize:
         return QSize(100, ROW)
 
-    def paint(self, painter: QPainter, option, index) -> None:
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         theme, area = self._themes.current, option.rect
         if option.state & QStyle.StateFlag.State_Selected:
             painter.fillRect(area, theme.hover)
@@ -63,7 +65,7 @@ class TwoLines(QStyledItemDelegate):
             painter.setPen(ink)
             painter.drawText(room.left(), room.top() + top, room.width(), 18, flags, shown)
 
-    def createEditor(self, parent, option, index) -> QLineEdit:
+    def createEditor(self, parent: QWidget, _option: QStyleOptionViewItem, _index: Index) -> QLineEdit:
         editor = QLineEdit(parent)
         editor.setAccessibleName("Title")
         editor.setFont(font("label"))
@@ -185,7 +187,7 @@ class ConversationList(Popover):
 
     def key(self) -> int:
         item = self.list.currentItem()
-        return item.data(KEY) if item is not None else 0
+        return int(item.data(KEY)) if item is not None else 0
 
     def _open(self) -> None:
         if self.key():

@@ -46,13 +46,13 @@ def insert_markdown(cursor: QTextCursor, text: str, theme: Theme) -> None:
     # Qt gives the first block of what it inserts the shape of the block at the cursor: a heading or a line
     # of code would not be known as one. A first paragraph of our own takes that, and goes.
     cursor.insertMarkdown(f"{FIRST}\n\n{text.strip(LINES) or FIRST}", DIALECT)
-    first = QTextCursor(document)
-    first.setPosition(start)
-    first.setPosition(start + len(FIRST), KEEP)
-    first.removeSelectedText()
+    own = QTextCursor(document)
+    own.setPosition(start)
+    own.setPosition(start + len(FIRST), KEEP)
+    own.removeSelectedText()
     block = document.findBlock(start)
     if QTextCursor(block.next()).currentTable() is None:  # deleting up to a table would delete the table
-        first.deleteChar()
+        own.deleteChar()
     _make_safe(document, start, theme)
     runs = _shape(document, start, theme)
     for first, last, language in reversed(runs):  # from the end: frames shift what follows them
