@@ -15,6 +15,7 @@ def handlers_of(window: "MainWindow") -> dict[str, Callable[[], object]]:
         "repeat": lambda: window.wishes.repeat(),
         "stop": lambda: window.wishes.stop_all(),
         "compare": lambda: window.wishes.show_compare(),
+        "experiments": lambda: _experiments(window),
         "models": lambda: window.wishes.show_models(),
         "open_model": lambda: window.model_menu.open_file(),
         "focus_prompt": lambda: window.prompt.composer.editor.setFocus(),
@@ -46,3 +47,9 @@ def handlers_of(window: "MainWindow") -> dict[str, Callable[[], object]]:
         "tour": window.begin_tour,
         "quit": window.close,
     }
+
+
+def _experiments(window: "MainWindow") -> object:
+    from app.experiments_dialog import show_experiments  # it needs QtSvg and the profiles: not at the start
+
+    return show_experiments(window)
