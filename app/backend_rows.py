@@ -10,6 +10,7 @@ from engine.request import RequestState
 
 RATE_WINDOW_S = 1.0
 RATE_TOKENS = 16
+BUSY_WINDOW_S = 2.0
 STEPS_WATCHED = 60
 VARYING = 4.0  # the slow steps take this many times the usual one: worth a word
 
@@ -71,6 +72,24 @@ def backend_rate(view: BackendView, now_s: float) -> float | None:
             break
         tokens, start_s = tokens + len(step.tokens), step.started_s
     return tokens / (last.finished_s - start_s) if last.finished_s > start_s else None
+
+
+def busy_share(view: BackendView, now_s: float) -> float | None:
+    """The part of the last two seconds in which it computed, 0 to 1; None before the first step.
+
+    While something is in its slots the step that runs counts, though no report has told of it yet.
+    """
+    if not view.steps:
+        return None
+    since_s = max(now_s - BUSY_WINDOW_S, view.steps[0].started_s)
+    busy_s, last_s = 0.0, view.steps[-1].finished_s
+    for step in reversed(view.steps):
+        if step.finished_s <= since_s:
+            break
+        busy_s += max(0.0, min(step.finished_s, now_s) - max(step.started_s, since_s))
+    if any(load.active for load in view.load.requests):
+        busy_s += max(0.0, now_s - max(last_s, since_s))
+    return min(1.0, busy_s / (now_s - since_s)) if now_s > since_s else None
 
 
 def step_variation(view: BackendView) -> float | None:

@@ -6,10 +6,12 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
-from app.backend_rows import backend_rate, chips, slot_rows, step_variation
+from app.backend_rows import backend_rate, busy_share, chips, slot_rows, step_variation
 from app.series.board import BackendView, Board
+from app.series.words import percent
 from app.theme import ThemeHolder, font
 from app.widgets.controls import Button
+from app.widgets.device_badge import DeviceBadge
 from app.widgets.figure import Figure
 from app.widgets.icons import pixmap
 from app.widgets.labels import MarkLabel, SlotsGhost, make_label, set_tone
@@ -68,6 +70,7 @@ class BackendPanel(Panel):
         self._device, self._step = ElidedLabel(), ElidedLabel()
         self._word = make_label("emulated", tone="emulated")
         self._moment = make_label(tone="warning")
+        self._badge = DeviceBadge(self.themes)
         for label in (self._device, self._step):
             label.setFont(font("label"))
             label.setProperty("tone", "muted")
@@ -76,6 +79,7 @@ class BackendPanel(Panel):
         row.addWidget(self._title)
         row.addSpacing(4)
         row.addWidget(self._device)
+        row.addWidget(self._badge)
         row.addWidget(self._word)
         row.addWidget(self._moment)
         row.addStretch(1)
@@ -96,7 +100,9 @@ class BackendPanel(Panel):
         left.setContentsMargins(0, 8, 0, 14)
         left.setSpacing(8)
         self._left = left
-        self._slots_phrase, self._queue_phrase = make_label(tone="muted"), make_label(tone="muted")
+        self._slots_phrase, self._queue_phrase = ElidedLabel(), make_label(tone="muted")
+        self._slots_phrase.setFont(font("label"))
+        self._slots_phrase.setProperty("tone", "muted")
         self._slots, self._queue = SlotsView(self.themes), QueueView(self.themes)
         left.addLayout(self._row("Slots", self._slots_phrase))
         left.addWidget(self._slots, 1)
@@ -211,15 +217,23 @@ class BackendPanel(Panel):
         self._slots.set_rows(rows, rank)
         self._queue.set_chips(waiting, rank)
         active = sum(1 for row in rows if row.number)
-        self._slots_phrase.setText(f"{active} of {len(rows)} active")
+        busy = busy_share(view, now_s)
+        words = f"{active} of {len(rows)} active" + (
+            "" if busy is None else f", busy {percent(100 * busy, 0)}"
+        )
         self._queue_phrase.setText(f"{len(waiting)} waiting, first come first" if waiting else "empty")
         self._queue_phrase.setVisible(True)
         rate = backend_rate(view, now_s)
         self._rate.set_value(None if rate is None else f"{rate:,.1f}")
-        self._show_step(view)
+        step = self._show_step(view)
+        if step and self.width() < STEP_FROM:  # the header has no room for it
+            self._slots_phrase.set_full_text(f"{words}, {step}", f"{words}, {step.partition(',')[0]}", words)
+        else:
+            self._slots_phrase.set_full_text(words)
         self._map.refresh(now_s)
 
-    def _show_step(self, view: BackendView) -> None:
+    def _show_step(self, view: BackendView) -> str:
+        """Time of the last step, how far prices were off, and whether steps vary; also returned."""
         varying, last = step_variation(view), view.last_step
         text = f"step {last.duration_s * 1000:.1f} ms" if last else ""
         if last and view.price is not None:
@@ -228,6 +242,7 @@ class BackendPanel(Panel):
             text += f", steps vary {varying:.0f}×"
         self._step.set_full_text(text)
         set_tone(self._step, "warning" if varying else "muted")
+        return text
 
     def _show_state(self, view: BackendView) -> None:
         info, state = view.info, view.state
@@ -235,6 +250,7 @@ class BackendPanel(Panel):
         self._title.setText(f"{info.label} backend")
         self.setAccessibleName(f"{info.label} backend, {state}")
         self._device.set_full_text(info.device_name)
+        self._badge.show_device(info, view.last_step.threads if view.last_step else 0)
         stopped, stalled = state is BackendState.STOPPED, state is BackendState.STALLED
         word = "stalled" if stalled else "stopped" if stopped else "emulated" if info.emulated else ""
         self._word.setText(word)

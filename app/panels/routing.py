@@ -4,12 +4,12 @@ from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from app.panels.painting import LEFT, draw_spans, draw_text, width_of, wrap_spans
+from app.panels.painting import LEFT, RIGHT, draw_spans, draw_text, width_of, wrap_spans
 from app.panels.score_chart import ScoreChart
 from app.panels.score_plot import Picture
 from app.series.arrivals import arrivals, scores
 from app.series.board import Board, RequestRow
-from app.series.decision import ARROW, Decision, Span, decide, meanings, plain
+from app.series.decision import ARROW, Decision, Span, decide, estimate_words, meanings, plain
 from app.series.words import figure
 from app.theme import Size, ThemeHolder, font
 from app.widgets.marks import paint_mark
@@ -28,19 +28,24 @@ class DecisionLine(QWidget):
         self.themes, self.scale, self.compact = themes, 1.0, False
         self.decision: Decision | None = None
         self.ranks: dict[str, int] = {}
+        self.estimate: tuple[str, ...] = ()  # how long the reply should be, in ever fewer words
         self.button = QPushButton("Receipt", self)
         self.button.setFont(font("label", bold=True))
         self.button.setAccessibleName("Receipt of the last decision")
         self.button.clicked.connect(self.clicked)
         self._fit()
 
-    def show_decision(self, decision: Decision | None, ranks: dict[str, int]) -> None:
-        if decision == self.decision and ranks == self.ranks:
+    def show_decision(
+        self, decision: Decision | None, ranks: dict[str, int], estimate: tuple[str, ...] = ()
+    ) -> None:
+        if (decision, ranks, estimate) == (self.decision, self.ranks, self.estimate):
             return
-        self.decision, self.ranks = decision, ranks
+        self.decision, self.ranks, self.estimate = decision, ranks, estimate
         self.setVisible(decision is not None)
         if decision is not None:
-            self.setAccessibleName(f"{decision.headline}. {plain(decision.reason)}")
+            self.setToolTip(estimate[0] if estimate else "")
+            parts = (decision.headline, plain(decision.reason).rstrip("."), *estimate[:1])
+            self.setAccessibleName(". ".join(parts) + ".")
         self._fit()
         self.update()
 
@@ -107,6 +112,11 @@ class DecisionLine(QWidget):
             rect = QRectF(x, 0, max(1.0, min(wide, right - x)), high)
             draw_text(painter, rect, LEFT, text, used, colour, elide=wide > rect.width())
             x += wide + gap
+        label = font("label", scale=s)
+        for words in self.estimate:
+            if x + 16 * s + width_of(words, label) <= right:
+                draw_text(painter, QRectF(x, 0, right - x, high), RIGHT, words, label, theme.muted)
+                break
         reason, line = self._reason()
         for row, spans in enumerate(self._reason_lines()):
             rect = QRectF(PADDING, high + row * line, self.width() - 2 * PADDING, line)
@@ -173,10 +183,20 @@ class RoutingPanel(Panel):
         )
         row = self._last_row()
         decision = decide(row.receipt, row.number, labels) if row and row.receipt else None
-        self.decision_line.show_decision(decision if self._headline else None, ranks)
+        self.decision_line.show_decision(decision if self._headline else None, ranks, self._estimate(row))
         last = points[-1].receipt if points else None
         self.phrase_label.set_full_text(*(meanings(last) if last else ("",)))
         self.chart.setAccessibleDescription(self.summary())
+
+    def _estimate(self, row: RequestRow | None) -> tuple[str, ...]:
+        """How long the last reply is believed to be, and how far such beliefs have been off."""
+        receipt = row.receipt if row else None
+        chosen = receipt.candidate(receipt.chosen) if receipt else None
+        if chosen is None:
+            return ()
+        view = self.board.backends.get(chosen.backend)
+        price = view.price if view is not None else None
+        return estimate_words(chosen.own_decode_tokens, price.length_error if price is not None else None)
 
     def summary(self) -> str:
         """The panel in one line, for screen readers."""

@@ -145,7 +145,7 @@ class TtftPlot(Plot):
             value = ttft_s(row)
             if value is None:
                 continue
-            text, x, y = figure(value, 2), self.x_of(index), self.y_of(value)
+            text, x, y = figure(value, 2), self.x_of(index), self.y_of(self.resting(value))
             wide = width_of(text, label) + 1
             offers = (QRectF(x - wide / 2, y - up * s, wide, 16 * s) for up in (26, 42))
             place = places.take(offers)

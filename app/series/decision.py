@@ -169,6 +169,15 @@ def meaning(receipt: Receipt | None) -> str:
     }.get(receipt.policy, f"score in {receipt.unit or 'points'}; the lower one wins")
 
 
+def estimate_words(tokens: int, error: float | None) -> tuple[str, ...]:
+    """The estimated length of a reply and the mean relative error of such estimates, in ever fewer words."""
+    out = f"{figure(tokens)} {plural(tokens, 'token')} out expected"
+    if error is None:
+        return (f"{out}, error not known yet", out, f"{figure(tokens)} out expected")
+    off = percent(100 * error, 0)
+    return (f"{out}, such estimates are {off} off", f"{out}, {off} off", f"{figure(tokens)} out, {off} off")
+
+
 SHORT = {
     "isolated-rates": ("seconds until each backend is clear; lower wins", "seconds until clear"),
     "batched-clear": ("seconds until each backend is clear; lower wins", "seconds until clear"),
