@@ -17,6 +17,7 @@ from engine.execution.linear import LINEAR_FORMATS
 from engine.execution.prefill_graphs import PrefillGraphs
 from engine.execution.sampler import Sampler
 from engine.execution.thread_guard import ThreadGuard
+from engine.execution.thread_plan import PROMPT, kind_of, plan_threads
 from engine.execution.transformer import Progress, Transformer
 from engine.kv.storage import KVStorage, block_bytes
 from engine.models.architecture import ModelShape, named_shape
@@ -63,16 +64,21 @@ class TorchRunner:
             self._storage = KVStorage(self.shape, spec.kv_blocks, dtype, self._device)
         self.weight_bytes = self._model.step_bytes
         self._sampler = Sampler(seed)
-        self._guard = ThreadGuard(spec.threads)
         self._bucket = adapter.bucket(self._device)
         self._graphs: DecodeGraphs | None = None
         self._prefills: PrefillGraphs | None = None
+        self.thread_plan: dict[int, int] = {}  # threads of each kind of step, see `thread_plan`
+        if self._device.type == "cpu":
+            self.thread_plan = plan_threads(
+                self.logits, spec.threads, spec.slots, spec.kv_blocks, self.context_tokens
+            )
+        self._guard = ThreadGuard(spec.threads, self.thread_plan)
         if self._device.type == "cuda":
             self._make_graphs(spec.slots, on_progress)
 
     @property
     def threads(self) -> int:
-        """Threads that compute now: the plan's, or fewer where they got in each other's way."""
+        """Threads that a step may take: all, or fewer where they got in each other's way."""
         return self._guard.threads
 
     @property
@@ -84,14 +90,18 @@ class TorchRunner:
         """Compute the batch; one id per row with `samples`, in row order, on the host when it returns."""
         if self._graphs is not None and self._prefills is not None:
             return self._run_graphs(batch, self._graphs, self._prefills)
+        kind = kind_of(batch)
+        count = self._guard.count(kind)
+        if count != torch.get_num_threads():
+            torch.set_num_threads(count)
         started_s = _now_s()
         rows = [row for row in batch.rows if row.samples]
         logits = self.logits(batch)
         with torch.inference_mode():
             ids = self._sampler.sample(logits, rows)
         seconds = _now_s() - started_s
-        if all(row.is_decode for row in batch.rows) and self._guard.lowered(len(rows), seconds):
-            torch.set_num_threads(self._guard.threads)
+        if kind != PROMPT:
+            self._guard.note(len(rows), seconds, shared=count > 1)
         return ids
 
     def _make_graphs(self, slots: int, on_progress: Progress) -> None:
