@@ -71,6 +71,19 @@ class Bridge(QObject):
         else:
             self._replacing.start()
 
+    def unload(self, words: str) -> None:
+        """End the engine without another one; the board is empty and says `words`."""
+        if self._closed:
+            return
+        self._next = None
+        if self._engine is not None:
+            self._end_engine()
+            self._replacing.start()
+        self.board.reset()
+        self.replaced.emit()
+        self.changed.emit(set(EVERYTHING))
+        self._tell(EngineFailed(words))
+
     def _begin(self) -> None:
         make_engine, self._next = self._next, None
         if make_engine is None:

@@ -163,6 +163,8 @@ class MainWindow(QMainWindow):
         bar.compare_requested.connect(wishes.show_compare)
         self.model_menu.model_chosen.connect(wishes.choose_model)
         self.model_menu.profile_chosen.connect(wishes.choose_profile)
+        self.model_menu.load_requested.connect(wishes.load_model)
+        self.model_menu.sheet_requested.connect(wishes.show_models)
         self.backends.restart_requested.connect(self.bridge.restart_backend)
         self.backends.log_requested.connect(self.actions_by_name["log"].trigger)
         self.requests.emulated_requested.connect(wishes.run_emulated)

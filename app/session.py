@@ -13,6 +13,7 @@ from engine.events import Notice
 
 EMULATED = "apple-m2-published"
 EMULATED_PRESET = "seed-warm-8"
+UNLOADED = "No model is loaded. Choose one in the model menu to go on."
 
 
 def _real_engine(args: Namespace) -> object:
@@ -39,9 +40,11 @@ class Session(QObject):
         super().__init__(parent)
         self._bridge, self.args, self.preferences = bridge, args, preferences
         self._make_engine = make_engine
+        self.unloaded = False
 
     def start(self) -> None:
         args = self.args
+        self.unloaded = False
         self._bridge.start(lambda: self._make_engine(args))
 
     def reload(self, **changes: object) -> None:
@@ -53,10 +56,17 @@ class Session(QObject):
     def emulate(self, profile: str = EMULATED, policy: str | None = None) -> None:
         self.reload(emulate=profile, **({"policy": policy} if policy else {}))
 
-    def choose_model(self, model: str, policy: str | None = None) -> None:
-        """A catalogue name or a path; it is remembered for the next start."""
-        self.save({"model": model})
-        self.reload(model=model, emulate=None, **({"policy": policy} if policy else {}))
+    def choose_model(self, model: str, policy: str | None = None, context: int | None = None) -> None:
+        """A catalogue name or a path; it is remembered for the next start, as is the context given."""
+        changes: dict[str, object] = {"model": model, **({"context": context} if context else {})}
+        self.save(changes)
+        self.reload(**changes, emulate=None, **({"policy": policy} if policy else {}))
+
+    def unload(self) -> None:
+        """End the engine and free its memory; the window stays, and any model can be loaded."""
+        self.unloaded = True
+        self._bridge.unload(UNLOADED)
+        self.reloaded.emit()
 
     def save(self, changes: Mapping[str, object]) -> bool:
         """Into settings.json. False where that failed, which is said."""

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from app.comparison import Comparer
+from app.models_dialog import ModelsDialog
 from app.series.choices import policy_choices, preset_choices
 from app.series.outcome import RunSummary, partner
 from app.series.verdict import Verdict
@@ -169,6 +170,13 @@ class Wishes:
 
     def choose_model(self, model: str) -> None:
         self._window.session.choose_model(model, self._plain_policy())
+
+    def load_model(self, model: str, context: int) -> None:
+        """From the models sheet, which also says how long a conversation may be."""
+        self._window.session.choose_model(model, self._plain_policy(), context)
+
+    def show_models(self) -> ModelsDialog:
+        return self._window.model_menu.show_sheet(self._board, self._window.themes)
 
     def choose_profile(self, profile: str) -> None:
         self._window.session.emulate(profile, self._plain_policy())

@@ -8,7 +8,7 @@ from app.series.words import figure
 from engine.models.catalog import ModelStatus
 from engine.models.found import FoundModel
 
-OPEN_FILE = "open-file"
+OPEN_FILE, MODELS = "open-file", "models-sheet"
 POLICIES = {
     "total-delay": "Where everybody together waits least, batching and queues foreseen.",
     "batched-clear": "To the backend that would be clear first, batching foreseen.",
@@ -83,6 +83,7 @@ def model_choices(
         path = Path(current.removeprefix("model:"))
         out.append(Choice(current, path.name, str(path.parent), True, True))
     out.append(Choice(OPEN_FILE, "Open a GGUF file…", "A llama, qwen2 or qwen3 model on this machine."))
+    out.append(Choice(MODELS, "All models…", "Size, licence and fit; download, load, unload, delete."))
     out.append(Choice("", "Emulated: no model, only timings"))
     for name, title in profiles:
         value = f"emulate:{name}"

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from engine.config import BackendOptions
 from engine.errors import ConfigError, FetchError, UnsupportedModelError
 from engine.models import hub
-from engine.models.catalog import HubSource
+from engine.models.catalog import DEFAULT_MODEL, HubSource
 from engine.models.fetch import ensure_model
 from engine.models.hub import entry_of, look_up, parse_reference, target_of
+from engine.shelf import Judge, shelf
 from tests.support import tiny_model, write_gguf
 
 
@@ -142,3 +144,13 @@ def test_a_fetched_file_lies_in_a_folder_of_its_own(site: Hub, tmp_path: Path) -
     target.parent.mkdir(parents=True)
     target.write_bytes(b"GGUF")
     assert ensure_model("hf:owner/repo/sub/m.gguf") == target
+
+
+def test_the_shelf_judges_the_catalogue_and_inspects_what_others_keep(tmp_path: Path) -> None:
+    theirs = tmp_path / ".lmstudio" / "models" / "a" / "b" / "odd.gguf"
+    theirs.parent.mkdir(parents=True)
+    write_gguf(tiny_model("llama"), theirs, "TQ2_0")
+    rows = {row.name: row for row in shelf(Judge(BackendOptions("cpu,cpu"), 4096), tmp_path)}
+    assert rows[DEFAULT_MODEL].fit.verdict in ("fits", "tight", "too large")
+    assert rows[str(theirs)].refused and "TQ2_0" in rows[str(theirs)].fit.words
+    assert rows[str(theirs)].owner == "LM Studio"
