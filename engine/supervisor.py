@@ -116,10 +116,12 @@ class Supervisor:
         return out
 
     def _tell_threads(self, unit: Unit, threads: int) -> None:
-        """The backend's threads got in each other's way and it goes on with fewer."""
-        words = f"Other programs slow {unit.info.label} down: it goes on with {threads} of its threads."
+        """The backend goes on with fewer threads, which got in each other's way, or tries one again."""
+        fewer = threads < unit.info.threads
         self.update_info(unit.plan.spec.name, replace(unit.info, threads=threads))
-        self._publish(Notice("warning", words))
+        if fewer:
+            words = f"Other programs slow {unit.info.label} down: it goes on with {threads} of its threads."
+            self._publish(Notice("warning", words))
 
     def _read(self, unit: Unit, transport: Transport, out: list[Message]) -> bool:
         """Take every message that is there; False when the pipe is closed."""
@@ -132,7 +134,7 @@ class Supervisor:
                     case StepReport():
                         unit.owed.difference_update(e.request_id for e in message.ended)
                         unit.slow_step_s = max(0.9 * unit.slow_step_s, message.duration_s)
-                        if 0 < message.threads < unit.info.threads:
+                        if message.threads not in (0, unit.info.threads):  # 0 = not told
                             self._tell_threads(unit, message.threads)
                         out.append((name, message))
                     case Loading(what, fraction):
