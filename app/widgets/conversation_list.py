@@ -79,6 +79,8 @@ class Conversations(QListWidget):
     removed = Signal()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
+        if self.state() == QListWidget.State.EditingState:  # Return ends the renaming, no more
+            return
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self.opened.emit()
         elif event.key() == Qt.Key.Key_F2 and self.currentItem():

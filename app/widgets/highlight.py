@@ -1,6 +1,7 @@
 """Colours for code: what Pygments makes of it, in inks that no backend uses. Imported when code is shown."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 
 from PySide6.QtGui import QColor
 
@@ -25,22 +26,37 @@ Span = tuple[int, int, QColor, bool]  # first character, count, ink, bold
 
 def spans(code: str, language: str, dark: bool) -> Iterator[Span]:
     """The coloured parts of `code`, offsets in Unicode code points; nothing for a language nobody knows."""
-    if not language or len(code) > MOST_CHARACTERS:
-        return
+    if language and len(code) <= MOST_CHARACTERS:
+        for start, count, kind in _parts(code, language):
+            in_dark, in_light, bold = INKS[kind]
+            yield start, count, QColor(in_dark if dark else in_light), bold
+
+
+@lru_cache(maxsize=256)
+def _parts(code: str, language: str) -> tuple[tuple[int, int, str], ...]:
+    """(first character, count, key of INKS). Kept, since a new theme draws everything again."""
+    lexer = _lexer(language)
+    if lexer is None:
+        return ()
+    found = ((start, len(text), _key(str(kind))) for start, kind, text in lexer(code) if text.strip())
+    return tuple((start, count, kind) for start, count, kind in found if kind)
+
+
+@lru_cache(maxsize=64)
+def _lexer(language: str) -> Callable[[str], Iterable[tuple[int, object, str]]] | None:
     from pygments.lexers import get_lexer_by_name
     from pygments.util import ClassNotFound
 
     try:
-        lexer = get_lexer_by_name(language)
+        return get_lexer_by_name(language).get_tokens_unprocessed
     except ClassNotFound:
-        return
-    for start, kind, text in lexer.get_tokens_unprocessed(code):
-        ink = _ink(str(kind).removeprefix("Token."))
-        if ink is not None and text.strip():
-            yield start, len(text), QColor(ink[0] if dark else ink[1]), ink[2]
+        return None
 
 
-def _ink(kind: str) -> tuple[str, str, bool] | None:
+@lru_cache(maxsize=512)
+def _key(kind: str) -> str:
+    """The nearest type with an ink of its own; "" for plain text."""
+    kind = kind.removeprefix("Token.")
     while kind and kind not in INKS:
         kind = kind.rpartition(".")[0]
-    return INKS.get(kind)
+    return kind

@@ -12,6 +12,7 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
     QResizeEvent,
+    QTextCursor,
 )
 from PySide6.QtWidgets import QMenu, QTextBrowser, QWidget
 
@@ -156,9 +157,12 @@ class Transcript(QTextBrowser):
             self.clear()
         del self._starts[first:]
         last = len(self._exchanges) - 1
+        edit = QTextCursor(self.document())
+        edit.beginEditBlock()  # one layout at the end, instead of one a step
         for index, exchange in enumerate(self._exchanges[first:], start=first):
             opened = id(exchange) in self._opened
             self._starts.append(self._text.draw(exchange, index, index == last, opened))
+        edit.endEditBlock()
         if follow:
             self._scroll_to_end()
         else:

@@ -152,3 +152,24 @@ def test_stop_strings_are_typed_and_sent(rig) -> None:
     line.set_sampling(SamplingParams(stop=("a",)))
     assert line.open().stops.text() == "a"
     line.deleteLater()
+
+
+def test_a_conversation_is_renamed_and_opened_by_keys_alone(rig, qtbot, tmp_path) -> None:
+    prompt = rig.window.prompt
+    prompt.use_store(ChatStore(tmp_path / "chats.sqlite"))
+    answered(rig, qtbot, "First", "One.")
+    prompt.new_conversation()
+    answered(rig, qtbot, "Second", "Two.")
+    popover = prompt.show_conversations()
+    popover.activateWindow()
+    popover.list.setFocus()
+    QTest.keyClick(popover.list, Qt.Key.Key_Down)
+    QTest.keyClick(popover.list, Qt.Key.Key_F2)
+    editor = QApplication.focusWidget()
+    assert editor.accessibleName() == "Title" and editor.text() == "First"
+    QTest.keyClicks(editor, "Renamed")
+    QTest.keyClick(editor, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: [c.title for c in prompt.talks.listed()] == ["Second", "Renamed"])
+    assert popover.isVisible()
+    QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Return)
+    assert not popover.isVisible() and prompt.talk.title == "Renamed"
