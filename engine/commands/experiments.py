@@ -91,6 +91,8 @@ def simulated(args: argparse.Namespace) -> Iterator[Where]:
     """The virtual clock, without noise."""
     profile = chosen_profile(args.profile)
     usual = {b.name: b.slots for b in profile.backends}
+    if profile.name == "local":  # its slots are those that the last engine was given, of no meaning here
+        usual = dict.fromkeys(usual, USUAL_SLOTS)
     mark = Mark("SIMULATED", profile.title)
     settings = {"profile": profile_json(profile), "simulated": True}
     yield Where(Simulated(profile, 0.0), profile, usual, None, mark, facts_of(args, profile), settings)

@@ -9,6 +9,7 @@ from engine.experiments.arms import priced_slots
 from engine.experiments.charts import Axes, Curve, Mark
 from engine.experiments.effects import Effect, effect_at
 from engine.experiments.grid import Done
+from engine.experiments.heatmap import PAYS
 from engine.experiments.metrics import BY_KEY, METRICS
 from engine.experiments.report import Chart, Report, Section, Table, machine_facts
 from engine.experiments.statistics import RULE, Verdict
@@ -164,13 +165,14 @@ def knob_report(
 
 
 def _knob_headline(gains: Sequence[Effect], alone: str) -> str:
-    """How many points are better or worse, by the rule."""
-    better = [e.gain for e in gains if e.verdict is Verdict.BETTER]
-    worse = [e.gain for e in gains if e.verdict is Verdict.WORSE]
+    """At how many points it is better or worse, by the rule and by 2 % at least."""
+    sure = [e.gain for e in gains if e.sure]
+    better, worse = [g for g in sure if g >= PAYS], [g for g in sure if g <= -PAYS]
     if gains and all(e.verdict is Verdict.NONE for e in gains):
         return f"{ROUTED} against {alone}: too few pairs for a verdict"
     if not better and not worse:
-        return f"No difference found in mean E2E between {ROUTED} and {alone} at any of {len(gains)} points"
+        words = f"{ROUTED} and {alone} differ by 2 % or more of mean E2E"
+        return f"No difference found: {words} at none of {len(gains)} points"
     parts = []
     if better:
         parts.append(f"better at {len(better)}, up to {percent(max(better), sign=False)} less")

@@ -84,6 +84,8 @@ def test_the_arms_of_a_pair_come_in_another_order_every_time() -> None:
     ],
 )
 def test_a_sweeps_headline_goes_by_the_verdicts(verdicts: list[Verdict], words: str) -> None:
+    small = [Effect(0.015, 0.01, 0.02, Verdict.BETTER, ("a",) * 5)]
+    assert "No difference found" in _knob_headline(small, "GPU alone")  # below what a device varies by
     signs = {Verdict.WORSE: -1, Verdict.BETTER: 1}
     found = [Effect(0.1 * signs.get(v, 0), -0.2, 0.2, v, ("a",) * 5) for v in verdicts]
     assert words in _knob_headline(found, "GPU alone")
