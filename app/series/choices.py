@@ -29,6 +29,7 @@ class Choice:
     note: str = ""
     done: bool = False  # installed
     current: bool = False
+    preset: str = ""  # whose arrivals are drawn beside the title
 
 
 def policy_line(name: str, labels: Mapping[str, str]) -> str:
@@ -43,7 +44,7 @@ def policy_choices(names: Sequence[str], labels: Mapping[str, str]) -> list[Choi
 
 
 def preset_choices(names: Iterable[str], lines: Mapping[str, str]) -> list[Choice]:
-    return [Choice(name, name, sentence(lines.get(name, ""))) for name in names]
+    return [Choice(name, name, sentence(lines.get(name, "")), preset=name) for name in names]
 
 
 def sentence(text: str) -> str:

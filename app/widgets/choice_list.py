@@ -1,16 +1,19 @@
 """The list that a toolbar menu opens: a name, a line that explains it, headings between them."""
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
+from PySide6.QtCore import QLineF, QModelIndex, QPersistentModelIndex, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetrics, QPainter, QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
 from app.series.choices import Choice
+from app.series.preview import preview
 from app.theme import ThemeHolder, font
 from app.widgets.icons import pixmap
 
 ROLE = Qt.ItemDataRole.UserRole
 LINE, HEADING, SIMPLE = 44, 28, 32
-LEFT, WIDEST = 36, 560
+LEFT, WIDEST = 36, 620
+STRIP, TICK = 132, 10  # px: the arrivals of a preset
+LONGEST = "48 requests, paced to the machine"  # so that all strips lie below each other
 FLAGS = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 
 
@@ -19,7 +22,9 @@ def model_of(choices: list[Choice], parent) -> QStandardItemModel:
     for choice in choices:
         item = QStandardItem(choice.title)
         item.setData(choice, ROLE)
-        item.setAccessibleText(f"{choice.title}. {choice.note}".rstrip(". "))
+        arrivals = preview(choice.preset) if choice.preset else None
+        words = ". ".join(filter(None, (choice.title, arrivals.words if arrivals else "", choice.note)))
+        item.setAccessibleText(words.rstrip(". "))
         item.setToolTip(choice.note)
         if not choice.value:
             item.setFlags(Qt.ItemFlag.NoItemFlags)
@@ -33,6 +38,8 @@ def width_for(choices: list[Choice]) -> int:
     widest = max(
         (max(bold.horizontalAdvance(c.title), plain.horizontalAdvance(c.note)) for c in choices), default=0
     )
+    beside = STRIP + plain.horizontalAdvance(LONGEST) + 24
+    widest = max([widest, *(bold.horizontalAdvance(c.title) + beside for c in choices if c.preset)])
     return min(WIDEST, widest + LEFT + 32)
 
 
@@ -77,4 +84,29 @@ class ChoiceDelegate(QStyledItemDelegate):
                 painter.setFont(used)
                 painter.setPen(ink)
                 painter.drawText(QRect(area.left() + self.left, y, room + 2, 18), FLAGS, shown)
+        if choice.preset:
+            self._arrivals(painter, QRect(area.left() + self.left, top, room, 18), choice)
         painter.restore()
+
+    def _arrivals(self, painter: QPainter, line: QRect, choice: Choice) -> None:
+        """When the requests come, as ticks on a line at the right of the title, and in words."""
+        found, theme = preview(choice.preset), self._themes.current
+        if found is None:
+            return
+        painter.setFont(font("label"))
+        painter.setPen(theme.muted)
+        start = line.right() - painter.fontMetrics().horizontalAdvance(LONGEST)
+        painter.drawText(
+            QRect(start, line.top(), line.right() - start + 2, line.height()), FLAGS, found.words
+        )
+        right = start - 12
+        title = QFontMetrics(font("label", bold=True)).horizontalAdvance(choice.title)
+        left = right - STRIP
+        if left < line.left() + title + 12:
+            return
+        middle = line.center().y()
+        painter.setPen(theme.strong)
+        painter.drawLine(QLineF(left, middle + TICK / 2, right, middle + TICK / 2))
+        for part in found.parts:
+            x = round(left + part * (STRIP - 1))
+            painter.fillRect(QRectF(x, middle - TICK / 2, 1, TICK), theme.text)

@@ -123,6 +123,12 @@ class LabelledCombo(QComboBox):
     def shown(self) -> str:
         return self._note or self._shown or self.currentText()
 
+    def _explained(self) -> str:
+        """The line that explains what is chosen, unless something else is shown."""
+        choice = self.itemData(self.currentIndex(), ROLE)
+        plain = not self._note and not self._shown
+        return choice.note if plain and isinstance(choice, Choice) else ""
+
     def set_items(self, items: list[str], current: str = "") -> None:
         """The same with plain names."""
         self.set_choices([Choice(item, item) for item in items], current)
@@ -159,8 +165,9 @@ class LabelledCombo(QComboBox):
         room = self.width() - left - 28
         shown = painter.fontMetrics().elidedText(value, Qt.TextElideMode.ElideRight, room)
         painter.drawText(QRect(left, 0, room, self.height()), flags, shown)
-        if self.toolTip() != f"{self._name}: {value}":
-            self.setToolTip(f"{self._name}: {value}")
+        tip = "\n".join(filter(None, (f"{self._name}: {value}", self._explained())))
+        if self.toolTip() != tip:
+            self.setToolTip(tip)
         ink = theme.muted if self.isEnabled() else theme.disabled
         chevron = pixmap("chevron", ink, 16, self.devicePixelRatioF())
         painter.drawPixmap(self.width() - 25, (self.height() - 16) // 2, chevron)
