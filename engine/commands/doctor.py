@@ -48,13 +48,18 @@ def examine(again: bool = False) -> dict[str, Any]:
     except (BackendError, StopIteration) as error:
         kernels = {"formats": {}}
         troubles.append(f"kernels: {error or 'the check said nothing'}")
+    cores = physical_cores()
+    try:
+        plan = next(json_lines("engine.experiments.kernels", {"what": "threads", "threads": cores}))["plan"]
+    except (BackendError, StopIteration) as error:
+        plan = "unknown"
+        troubles.append(f"threads: {error or 'the trial said nothing'}")
     accelerators = []
     for found in probe_accelerators(again):
         accelerators.append({"device": found.device, "name": found.name, "memory": found.memory_bytes})
         accelerators[-1]["check"] = "right" if found.ok else found.reason
         if not found.ok:
             troubles.append(f"{found.device} is not used: {found.reason}")
-    cores = physical_cores()
     return {
         "offramp": __version__,
         "python": platform.python_version(),
@@ -68,6 +73,7 @@ def examine(again: bool = False) -> dict[str, Any]:
             "one CPU backend beside a GPU": cpu_threads(1),
             "two CPU backends": cpu_threads(2),
             "rule": "all CPU backends together take cores - 1; fewer at run time if steps become uneven",
+            f"tried on all {cores} for each kind of step": plan,
         },
         "kernels": kernels,
         "formats_chosen": _chosen(),

@@ -1,15 +1,15 @@
 """How many threads each kind of step takes: tried at load, since a step of one row may be too short to share.
 
 More threads meet at the end of every product. For few rows that can cost more than it gains, and what pays
-depends on the machine, the model and the other jobs of the moment. So a step of each kind is tried with all
-threads, with half of them, and so on; the counts take turns, so that a busy moment hits all of them.
+depends on the machine and the model. So a step of each kind is tried with all threads, with half of them, and
+so on. The counts take turns and their quick turns count, so that a busy moment decides little: where other
+jobs stay, `thread_guard` sees it.
 """
 
 import logging
 import time
 from collections.abc import Callable
 from functools import partial
-from statistics import median
 
 import torch
 
@@ -89,9 +89,9 @@ def fastest_count(step: Callable[[], object], threads: int, use: Callable[[int],
             first = {count: times[count][0] for count in alive}
             while len(alive) > 1 and first[alive[-1]] > _HOPELESS * first[alive[-2]]:
                 alive.pop()
-    typical = {count: median(times[count]) for count in alive}
-    best = min(typical.values())
-    return min(count for count in alive if typical[count] <= _ENOUGH * best)
+    quick = {count: sorted(times[count])[len(times[count]) // 4] for count in alive}
+    best = min(quick.values())
+    return min(count for count in alive if quick[count] <= _ENOUGH * best)
 
 
 def plan_threads(

@@ -1,7 +1,8 @@
 """What torch can do on this processor: the table of format trials, and which kernels give right answers.
 
 `python -m engine.experiments.kernels SPEC` with `{"what": "trials", "model": ...}` prints one JSON line a
-product and one with the choice; with `{"what": "check"}` one line of facts. It computes, so it is a child.
+product and one with the choice; with `{"what": "check"}` one line of facts; with `{"what": "threads"}` the
+threads of each kind of step. It computes, so it is a child.
 """
 
 import json
@@ -62,6 +63,19 @@ def _check() -> None:
     )
 
 
+def _threads(count: int) -> None:
+    """The thread plan of the embedded model's shapes with `count` threads, from random weights."""
+    from engine.config import BackendSpec
+    from engine.execution.thread_plan import describe
+    from engine.execution.torch_runner import make_runner
+    from engine.request import BackendName
+
+    spec = BackendSpec(BackendName("doctor"), "cpu", "cpu", count, "bf16", slots=8, kv_blocks=64)
+    runner = make_runner(spec, None, "smollm2-135m", "dummy", 512)
+    _say({"threads": count, "plan": describe(runner.thread_plan)})
+    runner.close()
+
+
 def main() -> None:
     from engine.devices.environment import prepare_environment
 
@@ -72,6 +86,8 @@ def main() -> None:
     torch.set_num_threads(spec["threads"])
     if spec["what"] == "trials":
         _trials(spec)
+    elif spec["what"] == "threads":
+        _threads(spec["threads"])
     else:
         _check()
 

@@ -26,18 +26,24 @@ def test_a_report_from_end_to_end(capsys: pytest.CaptureFixture[str]) -> None:
     assert report["packages"]["torch"] and report["cores"] >= 1 and report["memory_bytes"] > 0
     assert set(report["kernels"]["formats"]) == {"float32", "bf16", "int8", "int4", "int8-dynamic"}
     assert report["kernels"]["formats"]["float32"].startswith("right")
+    (plan,) = (said for what, said in report["threads"].items() if "each kind of step" in what)
+    assert plan.startswith("1 row ") and ", prompts " in plan
 
 
 def test_wrong_answers_and_failing_devices_are_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers = [kernels(bf16="WRONG, off by 80%", float32="right, off by 0.00%")]
-    monkeypatch.setattr(children, "json_lines", lambda *_: iter(answers))
+    plan = [{"threads": 2, "plan": "1 row 1, prompts 2"}]
+    monkeypatch.setattr(
+        children, "json_lines", lambda _, spec: iter(plan if spec["what"] == "threads" else answers)
+    )
     bad = probe.Accelerator("mps", "M9 GPU", 1 << 33, ok=False, reason="its attention differs")
     monkeypatch.setattr(probe, "probe_accelerators", lambda _: [bad])
     assert main(["doctor"]) == 1
     said = capsys.readouterr().out
     assert "TROUBLE format bf16: WRONG" in said and "TROUBLE mps is not used: its attention differs" in said
+    assert "for each kind of step: 1 row 1, prompts 2" in said
     assert "7 bits" in said and "mps: M9 GPU, 8.0 GiB" in said
 
 
@@ -47,8 +53,9 @@ def test_a_crash_of_the_check_is_part_of_the_report(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(children, "json_lines", crash)
     report = doctor.examine()
-    assert report["troubles"] == ["kernels: The measurement failed: it ended with code -4"]
-    assert doctor.lines(report)[-1].startswith("TROUBLE kernels")
+    ended = "The measurement failed: it ended with code -4"
+    assert report["troubles"] == [f"kernels: {ended}", f"threads: {ended}"]
+    assert doctor.lines(report)[-2].startswith("TROUBLE kernels")
 
 
 def test_the_table_of_formats(
