@@ -80,6 +80,7 @@ MENUS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         (
             Entry("run", "Run burst", ("Ctrl+R",)),
             Entry("repeat", "Repeat the last burst", ("Ctrl+Shift+R",)),
+            Entry("own_burst", "Your own burst…", ("Ctrl+Shift+B",)),
             Entry("compare", "Compare A/B…", ("Ctrl+B",)),
             Entry("experiments", "Experiments…", ("Ctrl+Shift+E",)),
             Entry("stop", "Stop all", ("Ctrl+.",)),

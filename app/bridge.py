@@ -167,8 +167,10 @@ class Bridge(QObject):
     def cancel_all(self) -> None:
         self._try(lambda: self._engine.cancel_all())
 
-    def run_burst(self, preset: str, policy: str | None) -> None:
-        self._try(lambda: self._engine.run_burst(preset, policy))
+    def run_burst(self, preset: str, policy: str | None, build: Callable[..., Any] | None = None) -> None:
+        """A preset, or with `build` a workload of that name."""
+        more = {} if build is None else {"build": build}
+        self._try(lambda: self._engine.run_burst(preset, policy, **more))
 
     def set_policy(self, name: str) -> None:
         self._try(lambda: self._engine.set_policy(name))

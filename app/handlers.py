@@ -15,6 +15,7 @@ def handlers_of(window: "MainWindow") -> dict[str, Callable[[], object]]:
         "repeat": lambda: window.wishes.repeat(),
         "stop": lambda: window.wishes.stop_all(),
         "compare": lambda: window.wishes.show_compare(),
+        "own_burst": lambda: _own_burst(window),
         "experiments": lambda: _experiments(window),
         "models": lambda: window.wishes.show_models(),
         "open_model": lambda: window.model_menu.open_file(),
@@ -53,3 +54,9 @@ def _experiments(window: "MainWindow") -> object:
     from app.experiments_dialog import show_experiments  # it needs QtSvg and the profiles: not at the start
 
     return show_experiments(window)
+
+
+def _own_burst(window: "MainWindow") -> object:
+    from app.burst_form import show_burst_form
+
+    return show_burst_form(window)

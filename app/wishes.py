@@ -1,6 +1,7 @@
 """What the user can ask of the window, whichever button, key or menu asks for it."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from app.comparison import Comparer
 from app.models_dialog import ModelsDialog
@@ -10,10 +11,12 @@ from app.series.verdict import Verdict
 from app.session import EMULATED, EMULATED_PRESET
 from app.settings_dialog import SettingsDialog
 from app.widgets.compare_form import CompareForm
+from engine.errors import BackendError
 from engine.events import BurstDone, Notice
 
 if TYPE_CHECKING:
     from app.main_window import MainWindow
+    from engine.experiments.source import Source
 
 
 KEPT_RUNS = 50
@@ -26,6 +29,7 @@ class Wishes:
         self._window = window
         self._bridge, self._board, self._settings = window.bridge, window.board, window.settings
         self.last_run: tuple[str, str] | None = None  # preset, policy
+        self._own: dict[str, Callable[..., Any]] = {}  # a burst that is no preset, by its name
         self.runs: list[RunSummary] = []  # of this session
         self.comparer = Comparer(window.bridge, parent=window)
         self.comparer.progress.connect(self._compare_progress)
@@ -52,7 +56,15 @@ class Wishes:
             if combo.findText(name) >= 0:  # the toolbar tells what runs, whoever asked for it
                 combo.setCurrentText(name)
         bar.asked_to_run()
-        self._bridge.run_burst(preset, policy or None)
+        self._bridge.run_burst(preset, policy or None, self._own.get(preset))
+
+    def run_own(self, source: "Source") -> None:
+        """A burst that is no preset, under the policy of the toolbar. Raises `BackendError`."""
+        bar = self._window.toolbar
+        if not bar.run_button.isEnabled():
+            raise BackendError("Something runs or is getting ready: wait until Run can be pressed.")
+        self._own = {source.name: lambda tokenise: source.build(tokenise, 0)}  # kept to be repeated
+        self._run(source.name, bar.policy.currentText())
 
     def run_when_ready(self, preset: str, policy: str) -> None:
         """At once if the engine is ready already."""

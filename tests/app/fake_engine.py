@@ -196,6 +196,7 @@ class FakeEngine:
         self.config = config
         self.hub = EventHub()
         self.calls: list[tuple[object, ...]] = []
+        self.built: list = []  # of bursts that are no presets
         self.closed = False
         self._ids = count(1)
 
@@ -245,8 +246,10 @@ class FakeEngine:
     def cancel_all(self) -> None:
         self.calls.append(("cancel_all",))
 
-    def run_burst(self, preset: str, policy: str | None = None) -> str:
+    def run_burst(self, preset: str, policy: str | None = None, build=None) -> str:
         self.calls.append(("run_burst", preset, policy))
+        if build is not None:
+            self.built.append(build)
         self.publish(*golden_scene()[len(setup_events()) :])
         return "run-1"
 
