@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import (
-    QCheckBox,
     QDialog,
     QFileDialog,
     QGridLayout,
@@ -17,6 +16,7 @@ from PySide6.QtWidgets import (
 
 from app.series.own_burst import OwnBurst
 from app.theme import ThemeHolder, font, stylesheet
+from app.widgets.check_box import CheckBox
 from app.widgets.controls import Button
 from app.widgets.labels import make_label, set_tone
 from engine.errors import EngineError
@@ -55,10 +55,8 @@ class BurstForm(QDialog):
         column.setSpacing(12)
         column.addWidget(make_label("Your own burst", "lead", bold=True))
         column.addLayout(self._grid())
-        self.warm = QCheckBox(WARM)
-        self.warm.setFont(font("label"))
+        self.warm = CheckBox(themes, WARM)
         self.warm.setChecked(True)
-        self.warm.setAccessibleName(WARM)
         self.warm.toggled.connect(self._changed)
         column.addWidget(self.warm)
         self.words = make_label("", tone="muted")

@@ -3,11 +3,16 @@
 import json
 
 import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QColor
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton
 from test_window import clipped
 
 from app.burst_form import FIELDS, BurstForm, show_burst_form
 from app.series.own_burst import OwnBurst
+from app.theme import ThemeHolder
+from app.widgets.check_box import BOX, CheckBox
 from engine.errors import BackendError
 from engine.experiments.source import trace_source
 from engine.simulation.simulate import fake_tokenise
@@ -122,3 +127,32 @@ def test_everything_has_a_name_and_nothing_is_clipped(make_rig, theme) -> None:
     assert form.isVisible() and clipped(form) == []
     assert all(form.fields[key].accessibleName() for key, *_ in FIELDS)
     assert all(button.accessibleName() for button in form.findChildren(QPushButton))
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("ticked", [True, False])
+def test_a_check_box_is_seen_ticked_or_not(qtbot, theme, ticked) -> None:
+    themes = ThemeHolder(theme)
+    box = CheckBox(themes, "Warm")
+    qtbot.addWidget(box)
+    box.setChecked(ticked)
+    box.resize(box.sizeHint())
+    picture = box.grab().toImage()
+    edge = picture.pixelColor(BOX // 2, (box.height() - BOX) // 2)
+    assert contrast(edge, themes.current.window) > 3
+    inside = {picture.pixelColor(x, box.height() // 2).name() for x in range(3, BOX - 3)}
+    assert (themes.current.inverse.name() in inside) is ticked
+    QTest.mouseClick(box, Qt.MouseButton.LeftButton, pos=QPoint(box.width() - 4, 12))
+    assert box.isChecked() is not ticked
+
+
+def contrast(a: QColor, b: QColor) -> float:
+    """As WCAG has it."""
+
+    def light(colour: QColor) -> float:
+        parts = (colour.redF(), colour.greenF(), colour.blueF())
+        r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+    high, low = sorted((light(a), light(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
