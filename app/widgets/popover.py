@@ -1,10 +1,12 @@
 """A small frame that opens next to a button and closes when one clicks elsewhere or presses Escape."""
 
 from PySide6.QtCore import QPoint, Qt, Signal
-from PySide6.QtGui import QHideEvent
+from PySide6.QtGui import QHideEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.theme import ThemeHolder, stylesheet
+
+RADIUS = 8
 
 
 class Popover(QFrame):
@@ -37,6 +39,14 @@ class Popover(QFrame):
         y = max(area.top() + 8, min(corner.y(), area.bottom() - self.height() - 8))
         self.move(x, y)
         self.show()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """The style sheet paints no background where the window shines through."""
+        painter, theme = QPainter(self), self._themes.current
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(theme.strong)
+        painter.setBrush(theme.raised)
+        painter.drawRoundedRect(self.rect().toRectF().adjusted(0.5, 0.5, -0.5, -0.5), RADIUS, RADIUS)
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)

@@ -69,6 +69,9 @@ def test_every_popover_is_walked_by_tab_fits_and_leaves_with_escape(
         seen = walked(wanted[0], wanted, key)
         assert [w.accessibleName() for w in wanted if w not in seen] == []
     assert cut(popover) == []
+    picture = popover.grab().toImage()
+    assert picture.pixelColor(4, 40) == rig.themes.current.raised  # nothing shines through the text
+    assert picture.pixelColor(0, 0).alpha() == 0  # but beside the round corner
     QTest.keyClick(QApplication.focusWidget() or popover, Qt.Key.Key_Escape)
     assert not popover.isVisible()
 
