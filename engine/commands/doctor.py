@@ -90,7 +90,7 @@ def _version(name: str) -> str | None:
 
 
 def _chosen() -> list[str]:
-    """The formats that earlier trials on this machine chose, if any."""
+    """The formats that earlier trials on this machine chose, if any; "bf16?" in a busy moment."""
     from engine.paths import cache_dir
 
     try:

@@ -1,4 +1,4 @@
-"""Which linear format is fastest here: a second of trials, the answer cached per machine and shape.
+"""Which linear format is fastest here: seconds of trials, the answer cached per machine and shape.
 
 Only formats that keep the model's quality take part. Four bits do where the file's own grid has four:
 the values are then the file's. Mean KL to float32 and top-1 agreement (SmolLM2-135M, Q4_1): bf16 0.001
@@ -12,9 +12,12 @@ import json
 import logging
 import math
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+import psutil
 import torch
 
 from engine.devices.cpu import processor_name
@@ -27,27 +30,46 @@ from engine.paths import cache_dir, make_folder
 
 ROWS = (1, 4, 8, 256)  # a lone reader, shared steps and a piece of a prompt
 _FRESH_BYTES = 32 << 20  # float32 weights cycled through, more than a private cache holds
-_REPEATS = 3  # the best counts; the first one also builds the kernels
+_REPEATS = 3  # at least; the best counts, and the first one also builds the kernels
+_MOST_REPEATS = 12  # while other work keeps a best time from being seen twice
+_TWICE = 1.1  # two times this near each other are the same
 _MARGIN = 0.95  # a challenger must be faster by more than the trials' noise
+_QUIET = 0.9  # share of the trials' time that their thread computed; less means that it waited for a core
 _log = logging.getLogger(__name__)
 
 
 def fastest_format(weights: Weights, threads: int) -> str:
-    """The name of the fastest format for these weights on this CPU with this many threads."""
+    """The name of the fastest format for these weights on this CPU with this many threads.
+
+    A choice made while other programs took the cores is kept too, but made again at a later start that
+    finds enough of them idle.
+    """
     candidates = candidates_for(weights)
     path = cache_dir() / "formats.json"
     key = _key(weights.shape, threads, candidates)
     known = _read(path)
-    if known.get(key) in candidates:
-        return known[key]
+    choice = known.get(key)
+    if choice in candidates:  # an entry is "bf16", or "bf16?" where it was chosen in a busy moment
+        return str(choice)
+    doubted = str(choice).removesuffix("?")
+    if doubted in candidates and idle_cores() < threads:
+        return doubted
+    wall_s, cpu_s = time.perf_counter(), time.thread_time()
+    seconds = contest(weights.shape, candidates)
+    share = (time.thread_time() - cpu_s) / max(time.perf_counter() - wall_s, 1e-9)
     best, best_s = "", float("inf")
     for name in candidates:
-        seconds = trial_s(weights.shape, LINEAR_FORMATS[name])
-        _log.info("format trial %s: %.2f ms a layer, geometric mean over %s rows", name, seconds * 1e3, ROWS)
-        if seconds < best_s * _MARGIN:
-            best, best_s = name, seconds
-    _write(path, {**known, key: best})
+        _log.info("format trial %s: %.2f ms a layer, mean over %s rows", name, seconds[name] * 1e3, ROWS)
+        if seconds[name] < best_s * _MARGIN:
+            best, best_s = name, seconds[name]
+    _write(path, {**_read(path), key: best if share >= _QUIET else best + "?"})
     return best
+
+
+def idle_cores() -> float:
+    """Cores that nobody used in the last moment, rounded in favour of a few background tasks."""
+    cores = psutil.cpu_count(logical=True) or 1
+    return float(cores * (1.0 - psutil.cpu_percent(interval=0.2) / 100.0) + 0.3)
 
 
 def candidates_for(weights: Weights) -> list[str]:
@@ -64,6 +86,7 @@ def candidates_for(weights: Weights) -> list[str]:
 class Trial:
     """One product: best time, and the error of its worst kind relative to float32 on random numbers."""
 
+    format: str
     matrix: str  # "qkv", "o", "gate_up", "down" or "head"
     outputs: int
     inputs: int
@@ -72,20 +95,23 @@ class Trial:
     error: float
 
 
-def trial_s(shape: ModelShape, form: LinearFormat) -> float:
-    """Seconds for one layer's matrices and its share of the head: the geometric mean over `ROWS`, so that a
-    format twice as fast at one count and half as fast at another is as good."""
-    spent = dict.fromkeys(ROWS, 0.0)
-    for t in trials(shape, form):
+def contest(shape: ModelShape, names: list[str]) -> dict[str, float]:
+    """Seconds for one layer's matrices and its share of the head, by format: the geometric mean over `ROWS`,
+    so that a format twice as fast at one count and half as fast at another is as good."""
+    spent = {name: dict.fromkeys(ROWS, 0.0) for name in names}
+    for t in trials(shape, names):
         share = shape.vocab / shape.layers / t.outputs if t.matrix == "head" else 1.0
-        spent[t.rows] += t.seconds * share
-    return math.exp(sum(map(math.log, spent.values())) / len(spent))
+        spent[t.format][t.rows] += t.seconds * share
+    return {name: math.exp(sum(map(math.log, s.values())) / len(s)) for name, s in spent.items()}
 
 
 def trials(
-    shape: ModelShape, form: LinearFormat, rows: tuple[int, ...] = ROWS, repeats: int = _REPEATS
+    shape: ModelShape, names: list[str], rows: tuple[int, ...] = ROWS, repeats: int = _REPEATS
 ) -> list[Trial]:
-    """Every distinct product of the model in one format, at every number of `rows`."""
+    """Every distinct product of the model in the named formats, at every number of `rows`.
+
+    The formats take turns at each product, so that a busy moment hits all of them.
+    """
     slice_rows = min(shape.vocab, 8192) // 16 * 16 or shape.vocab  # stands for the whole head
     sizes = {
         "qkv": (shape.qkv_rows, shape.hidden),
@@ -95,24 +121,45 @@ def trials(
         "head": (slice_rows, shape.hidden),
     }
     noise = torch.randn(max(n * k for n, k in sizes.values()), generator=torch.Generator().manual_seed(0))
+    forms = [LINEAR_FORMATS[name] for name in names]
     found = []
     with torch.inference_mode():
-        for name, (outputs, inputs) in sizes.items():
+        for matrix, (outputs, inputs) in sizes.items():
             weight = noise[: outputs * inputs].view(outputs, inputs)
             copies = min(shape.layers, max(1, _FRESH_BYTES // (4 * outputs * inputs)))
-            linears = [_packed(form, name, weight.clone()) for _ in range(copies)]
+            linears = [[_packed(form, matrix, weight.clone()) for _ in range(copies)] for form in forms]
             for count in rows:
                 x = torch.randn(count, inputs, generator=torch.Generator().manual_seed(count))
                 x *= torch.rsqrt(x.square().mean(1, keepdim=True))
-                given = x.to(form.activations)
-                if form.rotated:
-                    given = x if name in ("o", "down") else int8.Norm(inputs, 0.0)(x)
                 want = x @ weight.t()
-                error = float((linears[0](given).float() - want).norm() / want.norm())
-                some = linears if count <= 8 else linears[:2]  # many rows compute more than they read
-                times = [_timed(some, given) for _ in range(repeats)]
-                found.append(Trial(name, outputs, inputs, count, min(times), error))
+                given = [_given(form, matrix, x) for form in forms]
+                # Many rows compute more than they read.
+                some = [each if count <= 8 else each[:2] for each in linears]
+                runs = [partial(_timed, each, y) for each, y in zip(some, given, strict=True)]
+                for form, each, y, seconds in zip(
+                    forms, linears, given, in_turns(runs, repeats), strict=True
+                ):
+                    error = float((each[0](y).float() - want).norm() / want.norm())
+                    found.append(Trial(form.name, matrix, outputs, inputs, count, seconds, error))
     return found
+
+
+def in_turns(runs: Sequence[Callable[[], float]], repeats: int) -> list[float]:
+    """The best time of each run. They take turns, and go on until each has seen its best one twice."""
+    times: list[list[float]] = [[] for _ in runs]
+    for turn in range(_MOST_REPEATS if repeats > 1 else 1):
+        if turn >= repeats and all(sorted(t)[1] <= _TWICE * min(t) for t in times):
+            break
+        for run, seen in zip(runs, times, strict=True):
+            seen.append(run())
+    return [min(seen) for seen in times]
+
+
+def _given(form: LinearFormat, matrix: str, x: torch.Tensor) -> torch.Tensor:
+    """`x` as the matrix takes it in this format."""
+    if not form.rotated:
+        return x.to(form.activations)
+    return x if matrix in ("o", "down") else int8.Norm(x.shape[1], 0.0)(x)
 
 
 def _packed(form: LinearFormat, name: str, weight: torch.Tensor) -> Linear:
@@ -131,7 +178,7 @@ def _timed(linears: list[Linear], x: torch.Tensor) -> float:
 
 def _key(shape: ModelShape, threads: int, candidates: list[str]) -> str:
     sizes = (shape.layers, shape.hidden, shape.qkv_rows, shape.intermediate, shape.vocab)
-    parts = ("mean", ROWS, processor_name(), torch.__version__, threads, sizes, candidates)
+    parts = ("turns", ROWS, processor_name(), torch.__version__, threads, sizes, candidates)
     return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
 

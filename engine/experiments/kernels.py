@@ -19,13 +19,11 @@ def _say(found: dict[str, Any]) -> None:
 
 def _trials(spec: dict[str, Any]) -> None:
     from engine.execution import bakeoff
-    from engine.execution.linear import LINEAR_FORMATS
     from engine.models.weights import open_weights
 
     weights = open_weights(Path(spec["model"]))
-    for name in bakeoff.candidates_for(weights):
-        for trial in bakeoff.trials(weights.shape, LINEAR_FORMATS[name]):
-            _say({"format": name, **asdict(trial)})
+    for trial in bakeoff.trials(weights.shape, bakeoff.candidates_for(weights)):
+        _say(asdict(trial))
     _say({"chosen": bakeoff.fastest_format(weights, spec["threads"])})
     weights.close()
 
@@ -45,7 +43,7 @@ def _check() -> None:
             formats[name] = "torch has no int8 product here"
             continue
         try:
-            worst = max(t.error for t in bakeoff.trials(shape, form, rows=(1, 8), repeats=1))
+            worst = max(t.error for t in bakeoff.trials(shape, [name], rows=(1, 8), repeats=1))
         except Exception as error:  # whatever a kernel may do is what the report is for
             formats[name] = f"{type(error).__name__}: {str(error)[:120]}"
             continue
