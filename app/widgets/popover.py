@@ -5,6 +5,7 @@ from PySide6.QtGui import QHideEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.theme import ThemeHolder, stylesheet
+from app.widgets.controls import FocusRing
 
 RADIUS = 8
 
@@ -23,6 +24,7 @@ class Popover(QFrame):
         self.body = QVBoxLayout(self)
         self.body.setContentsMargins(16, 16, 16, 16)
         self.body.setSpacing(8)
+        self.ring = FocusRing(self, themes)
 
     def open_at(self, anchor: QWidget, above: bool = False) -> None:
         """Show below `anchor`, or above it, kept on its screen; in the middle where it cannot be seen."""

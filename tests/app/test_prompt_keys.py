@@ -2,7 +2,7 @@
 
 import pytest
 from prompt_helpers import answered, begun, controls, walked
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
@@ -68,6 +68,11 @@ def test_every_popover_is_walked_by_tab_fits_and_leaves_with_escape(
     for key in (Qt.Key.Key_Tab, Qt.Key.Key_Backtab):
         seen = walked(wanted[0], wanted, key)
         assert [w.accessibleName() for w in wanted if w not in seen] == []
+    if len(wanted) > 1:
+        QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
+        now = QApplication.focusWidget()
+        place = QRect(now.mapTo(popover, QPoint(0, 0)), now.size())
+        assert popover.ring.isVisible() and popover.ring.geometry().contains(place)
     assert cut(popover) == []
     picture = popover.grab().toImage()
     assert picture.pixelColor(4, 40) == rig.themes.current.raised  # nothing shines through the text
