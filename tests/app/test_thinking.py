@@ -2,15 +2,20 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prompt_helpers import answered, begun, lines, more
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QGuiApplication
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
 
+from app.series.conversation import Conversation, Exchange
 from app.series.thinking import Splitter, split
 from engine.events import RequestDone
 from engine.request import FinishReason, RequestId, RequestTimings
+from engine.text import TextCodec, TextMeta
 
 REPLY = "<think>\nTwo sentences.\n\nShort.\n</think>\n\nIt keeps **keys**."
 PIECES = ["<think>", "\n", "Let", " me", "see", "</think>", "\n\n", "Yes", "."]
@@ -37,6 +42,29 @@ def test_however_a_reply_is_cut_the_answer_is_the_same(parts, random) -> None:
         so_far = split(reply[:at])
         assert shown == so_far[1]
         assert splitter.thinking == (so_far[2] and not "<think>".startswith(reply[:at].lstrip()))
+
+
+# What Qwen3's chat template does with the replies before the last question.
+TEMPLATE = """{%- for message in messages %}
+{%- set content = message.content %}
+{%- if message.role == "assistant" and '</think>' in content %}
+{%- set content = content.split('</think>')[-1].lstrip('\\n') %}
+{%- endif %}
+{{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>' + '\\n' }}
+{%- endfor %}"""
+
+
+@pytest.mark.parametrize("reply", [REPLY, "Yes.", "<think>\n\n</think>\n\nOk", "<think>a</think>b</think>c"])
+def test_history_is_what_the_template_would_make_of_the_whole_reply(reply) -> None:
+    meta = TextMeta(8, 64, None, (), False, (), {}, True)
+    codec = TextCodec(Tokenizer(BPE()), meta, TEMPLATE)
+    talk = Conversation(exchanges=[Exchange("<think>typed</think>", 1, reply, True)])
+    whole = [
+        {"role": "user", "content": "<think>typed</think>"},
+        {"role": "assistant", "content": reply},
+        {"role": "user", "content": "Next"},
+    ]
+    assert codec.render_chat(talk.messages("Next")) == codec.render_chat(whole)
 
 
 def test_a_reply_thinks_then_answers(rig, qtbot) -> None:
