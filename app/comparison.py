@@ -18,6 +18,28 @@ from engine.paths import data_dir, make_folder
 
 log = logging.getLogger(__name__)
 POLL_MS, JOIN_S = 100, 4.0
+BASELINE = "forced-fastest"
+UNKNOWN = "Not calibrated yet: the fastest backend alone at its best slot count is not beside it."
+
+
+def best_alone(profile: str, source: Any, slots: dict[str, int]) -> Any:
+    """The fastest backend alone at its best slot count, as an `Arm`; None where no calibration tells it."""
+    from engine.experiments.arms import baseline_arm, fastest_place
+    from engine.profiling.profile import load_profile
+
+    try:
+        known = load_profile(profile)
+    except EngineError:
+        return None
+    names = [backend.name for backend in known.backends]
+    if set(names) != set(slots):
+        return None
+    return baseline_arm(known, source, slots, slots[names[fastest_place(known)]])[0]
+
+
+def same_setting(best: Any, arm: Any, slots: dict[str, int]) -> bool:
+    """Whether a policy that was chosen is the baseline already, under its own name or as "fastest"."""
+    return arm.policy in (best.policy, BASELINE) and best.slots_by_name == slots
 
 
 def live_place(engine: Any, drain: Callable[[], list[Event]]) -> Any:
@@ -54,7 +76,9 @@ class Comparer(QObject):
         """ "run 3 of 10", "" while nothing is compared."""
         return f"run {min(self._done + 1, self._total)} of {self._total}" if self.running else ""
 
-    def start(self, preset: str, a: str, b: str, pairs: int, slots: dict[str, int], emulation: str) -> None:
+    def start(self, preset: str, a: str, b: str, pairs: int, slots: dict[str, int], emulation: str,
+              profile: str = "local") -> None:  # fmt: skip
+        """`emulation` says what is emulated, "" on real backends; `profile` is what the best slots go by."""
         engine, subscription = self._bridge.for_experiments()
         if self.running or engine is None:
             return
@@ -73,7 +97,7 @@ class Comparer(QObject):
         def work() -> None:
             try:
                 place = self._make_place(engine, drain)
-                self._result = self._run(place, preset, a, b, pairs, slots, emulation)
+                self._result = self._run(place, preset, (a, b), pairs, slots, emulation, profile)
             except EngineError as error:
                 self._problem = str(error)
             except Exception as error:
@@ -84,23 +108,29 @@ class Comparer(QObject):
         self._thread.start()
         self._timer.start()
 
-    def _run(self, place: Any, preset: str, a: str, b: str, pairs: int, slots: dict[str, int],
-             emulation: str) -> Verdict | None:  # fmt: skip
+    def _run(self, place: Any, preset: str, policies: tuple[str, str], pairs: int, slots: dict[str, int],
+             emulation: str, profile: str) -> Verdict | None:  # fmt: skip
         from engine.experiments.arms import Arm
         from engine.experiments.compare import Plan, run_plan
         from engine.experiments.metrics import DEFAULT_SLO
         from engine.experiments.source import preset_source
 
-        arms = tuple(Arm(policy, tuple(slots.items()), policy == a) for policy in (a, b))
+        source, (a, b) = preset_source(preset), policies
+        arms = tuple(Arm(policy, tuple(slots.items()), policy == a) for policy in policies)
+        best = best_alone(profile, source, slots)
+        if best is not None and all(not same_setting(best, arm, slots) for arm in arms):
+            arms = (*arms, best)
+        self._total = len(arms) * pairs
         seed = int(time.time()) % 1_000_000  # another comparison draws other workloads
-        plan = Plan(preset_source(preset), arms, pairs, seed, slots, {"window": emulation}, DEFAULT_SLO)
+        plan = Plan(source, arms, pairs, seed, slots, {"window": emulation}, DEFAULT_SLO)
 
         def tell(done: int, _total: int, _kept: bool) -> None:
             self._done = done
 
         parent = make_folder(data_dir() / "comparisons")
         folder = Path(tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=parent))
-        return verdict_of(run_plan(plan, place, folder, tell), (a, b), preset, emulation)
+        outcome = run_plan(plan, place, folder, tell)
+        return verdict_of(outcome, (a, b), preset, emulation, "" if best else UNKNOWN)
 
     def _look(self) -> None:
         thread = self._thread

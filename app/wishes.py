@@ -115,7 +115,8 @@ class Wishes:
 
     def compare(self, preset: str, a: str, b: str, pairs: int) -> None:
         slots = {view.info.name: view.info.slots for view in self._board.backends.values()}
-        self.comparer.start(preset, a, b, pairs, slots, self._emulation())
+        profile = str(self._window.session.value("emulate") or "local")
+        self.comparer.start(preset, a, b, pairs, slots, self._emulation(), profile)
         self._compare_progress()
 
     def _compare_progress(self, *_counts: int) -> None:

@@ -50,6 +50,7 @@ class Verdict:
     lines: tuple[Line, ...]
     emulation: str = ""
     rule: str = ""
+    best: str = ""  # a sentence about the fastest backend alone at its best slot count
 
     @property
     def makespan(self) -> Line | None:
@@ -73,10 +74,10 @@ class Verdict:
         runs = f"{figure(self.pairs)} {plural(self.pairs, 'run')} each"
         means = f"{seconds(line.b)} instead of {seconds(line.a)}, means of {runs}."
         if line.low is None or line.high is None:
-            return means
+            return f"{means} {self.best}".rstrip()
         ends = f"{percent(line.low, 1, signed=True)} to {percent(line.high, 1, signed=True)}"
         clear = "stays clear of zero" if line.low * line.high > 0 else "holds zero"
-        return f"{means} The 95 % interval of the change, {ends}, {clear}."
+        return f"{means} The 95 % interval of the change, {ends}, {clear}. {self.best}".rstrip()
 
     def as_markdown(self) -> str:
         lines = [f"### {self.preset}: {self.headline}", ""]
@@ -101,14 +102,18 @@ def interval(line: Line) -> str:
     return f"{figure(line.low, 1, signed=True)} to {percent(line.high, 1, signed=True)}"
 
 
-def verdict_of(outcome: Any, names: Sequence[str], preset: str, emulation: str) -> Verdict | None:
-    """From an `engine.experiments.compare.Outcome` of two arms; None without a whole pair."""
+def verdict_of(
+    outcome: Any, names: Sequence[str], preset: str, emulation: str, best: str = ""
+) -> Verdict | None:
+    """From an `engine.experiments.compare.Outcome`: A, B and, where it is another setting, the baseline that
+    counts, which becomes a sentence; `best` is that sentence where there is none. None without a whole pair.
+    """
     from engine.experiments.metrics import BY_KEY
     from engine.experiments.statistics import RULE
 
     if not outcome.pairs:
         return None
-    base, setting = (outcome.plan.key(arm) for arm in outcome.plan.arms)
+    base, setting, *third = (outcome.plan.key(arm) for arm in outcome.plan.arms)
     found = outcome.comparisons()[setting]
     lines = []
     for key, decimals in SHOWN:
@@ -124,5 +129,18 @@ def verdict_of(outcome: Any, names: Sequence[str], preset: str, emulation: str) 
                  change, low, high, str(comparison.verdict))
         )  # fmt: skip
     spans = [tuple(outcome.values(arm, BY_KEY["duration"]) or ()) for arm in (base, setting)]
+    if third:
+        label = outcome.plan.arms[2].label(outcome.plan.usual_slots)
+        best = _against_best(outcome.comparisons(third[0]).get(setting, {}).get("duration"), label, names[1])
     return Verdict(preset, names[0], names[1], outcome.pairs, outcome.finished, spans[0], spans[1],
-                   tuple(lines), emulation, RULE)  # fmt: skip
+                   tuple(lines), emulation, RULE, best)  # fmt: skip
+
+
+def _against_best(comparison: Any, label: str, name: str) -> str:
+    """What `name` is worth against the fastest backend alone at its best slot count."""
+    if comparison is None:
+        return ""
+    share = comparison.share(comparison.difference) or 0.0
+    more = f"{percent(100 * abs(share), 1)} {'longer' if share > 0 else 'less'}"
+    alone = f"The fastest alone at its best slot count ({label}) takes {seconds(comparison.baseline_mean)}"
+    return f"{alone}; {name} takes {more} than that ({comparison.verdict})."

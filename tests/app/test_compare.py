@@ -1,13 +1,17 @@
 """Compare A/B: progress, verdicts, stopping, failing; the engine's own statistics, invented runs."""
 
+import json
 import random
 
 import pytest
 from fake_engine import CPU, GPU, golden_scene
 from test_charts import keep_panels, texts, too_wide  # noqa: F401
 
-from app.comparison import Comparer
+from app.comparison import Comparer, best_alone, same_setting
 from engine.errors import BackendError
+from engine.experiments.arms import Arm
+from engine.experiments.source import preset_source
+from engine.paths import data_dir
 
 
 class Invented:
@@ -38,6 +42,13 @@ class Invented:
         }  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch) -> None:
+    """No calibration of this machine."""
+    monkeypatch.setenv("OFFRAMP_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("OFFRAMP_DATA_DIR", str(tmp_path / "data"))
+
+
 def invent(rig, speed, **options) -> Comparer:
     comparer = rig.window.wishes.comparer
     comparer._make_place = lambda engine, drain: Invented(drain, speed, **options)
@@ -63,6 +74,38 @@ def test_a_clear_difference_gets_a_verdict_with_its_interval(rig, qtbot) -> None
     assert "95 % interval" in said and "stays clear of zero" in said
     assert "better" in card.shown.markdown() and '"verdict": "better"' in card.shown.json()
     assert rig.window.toolbar.run_button.isEnabled() and not rig.window.toolbar.comparing
+
+
+def test_the_fastest_alone_at_its_best_slots_is_run_beside_them(rig, qtbot) -> None:
+    """On the published profile one slot is the best: both policies at four lose against it."""
+    rig.session.args.emulate = "apple-m2-published"
+    invent(rig, {"isolated-rates": 11.47, "least-requests": 10.35, "forced-gpu": 3.5})
+    start(rig)
+    qtbot.waitUntil(lambda: rig.window.card.isVisible(), timeout=10_000)
+    said = rig.window.card.page.accessibleName()
+    assert "The fastest alone at its best slot count (forced-gpu, gpu 1 slot) takes 3." in said
+    assert "; least-requests takes 19" in said and "% longer than that (worse)." in said
+    assert "forced-gpu, gpu 1 slot" in rig.window.card.shown.markdown()
+    assert rig.window.wishes.comparer._total == 15
+    folder = next((data_dir() / "comparisons").iterdir())
+    runs = [json.loads(p.read_text("utf-8")) for p in (folder / "runs").iterdir()]
+    assert {r["arm"] for r in runs} == {"isolated-rates", "least-requests", "forced-gpu@gpu=1"}
+
+
+def test_a_baseline_that_was_chosen_is_not_run_twice(rig) -> None:
+    slots = {"cpu": 4, "gpu": 1}
+    best = best_alone("apple-m2-published", preset_source("seed-warm-8"), slots)
+    for policy, same in (("forced-gpu", True), ("forced-fastest", True), ("total-delay", False)):
+        assert same_setting(best, Arm(policy, tuple(slots.items())), slots) is same
+    assert not same_setting(best, Arm("forced-gpu", (("cpu", 4), ("gpu", 4))), {"cpu": 4, "gpu": 4})
+    assert best_alone("apple-m2-published", preset_source("seed-warm-8"), {"cpu-1": 4, "cpu-2": 4}) is None
+
+
+def test_without_a_calibration_it_says_so(rig, qtbot) -> None:
+    invent(rig, {"isolated-rates": 11.47, "least-requests": 10.35})
+    start(rig)
+    qtbot.waitUntil(lambda: rig.window.card.isVisible(), timeout=6_000)
+    assert "Not calibrated yet: the fastest backend alone" in rig.window.card.page.accessibleName()
 
 
 def test_no_difference_and_too_few_pairs_are_said(rig, qtbot) -> None:
@@ -115,6 +158,18 @@ def test_nothing_is_wider_than_its_place(rig, qtbot, texts, size) -> None:  # no
     invent(rig, {"isolated-rates": 11.47, "least-requests": 10.35})
     rig.window.wishes.compare("seed-warm-8", "isolated-rates", "least-requests", 5)
     qtbot.waitUntil(lambda: rig.window.card.isVisible(), timeout=6_000)
+    texts.clear()
+    rig.window.card.grab()
+    assert too_wide(texts) == []
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (1920, 1080)])
+def test_the_line_about_the_baseline_has_room(rig, qtbot, texts, size) -> None:  # noqa: F811
+    rig.session.args.emulate = "apple-m2-published"
+    rig.window.resize(*size)
+    invent(rig, {"isolated-rates": 11.47, "least-requests": 10.35, "forced-gpu": 3.5})
+    rig.window.wishes.compare("seed-warm-8", "isolated-rates", "least-requests", 5)
+    qtbot.waitUntil(lambda: rig.window.card.isVisible(), timeout=10_000)
     texts.clear()
     rig.window.card.grab()
     assert too_wide(texts) == []
