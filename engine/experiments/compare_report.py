@@ -17,7 +17,7 @@ from engine.experiments.compare_parts import (
     verdict_section,
 )
 from engine.experiments.metrics import METRICS
-from engine.experiments.published import published_section
+from engine.experiments.published import published_sections
 from engine.experiments.report import Report, machine_facts
 from engine.experiments.statistics import RULE, Verdict
 from engine.experiments.svg import figure, percent
@@ -45,8 +45,8 @@ def compare_report(
     sections.append(placement_section(told))
     if ladder:
         sections.append(ladder_section(ladder, plan.arms[0], mark))
-    if profile is not None and (section := published_section(profile)) is not None:
-        sections.append(section)
+    if profile is not None:
+        sections += published_sections(profile)
     sections.append(runs_section(told))
     seeds = f"{plan.seed} to {plan.seed + plan.pairs - 1}, one a pair"
     report = Report(

@@ -11,6 +11,7 @@ from engine.experiments.grid import Done
 from engine.experiments.heatmap import PAYS, Cell, Panel, Shade, heatmap
 from engine.experiments.metrics import METRICS
 from engine.experiments.offload_map import ALONE, POLICIES, Grid, effects
+from engine.experiments.published import published_sections
 from engine.experiments.report import Chart, Report, Section, Table, machine_facts
 from engine.experiments.statistics import RULE, Verdict
 from engine.experiments.svg import figure, percent
@@ -69,7 +70,8 @@ def map_report(
 ) -> tuple[Report, dict[str, Any]]:
     """The report, and what goes into results.json."""
     foot = assumed_foot(told.profile)
-    sections, data = [], []
+    sections: list[Section] = []
+    data = []
     for name, title in AXES.items():
         grids = [g for g in told.grids if g.name == name]
         charts: list[Chart] = []
@@ -85,6 +87,7 @@ def map_report(
             if (table := _measured_table(told, grids[0], metric)) is not None:
                 tables.insert(0, table)
         sections.append(Section(title, "", (*charts, *tables)))
+    sections += published_sections(told.profile)
     return (
         Report(
             "map",

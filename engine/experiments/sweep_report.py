@@ -11,6 +11,7 @@ from engine.experiments.effects import Effect, effect_at
 from engine.experiments.grid import Done
 from engine.experiments.heatmap import PAYS
 from engine.experiments.metrics import BY_KEY, METRICS
+from engine.experiments.published import published_sections
 from engine.experiments.report import Chart, Report, Section, Table, machine_facts
 from engine.experiments.statistics import RULE, Verdict
 from engine.experiments.svg import figure, percent
@@ -91,7 +92,8 @@ def slots_report(
         f"The knee is the fewest slots within {near} % of the best throughput: more slots only make "
         "everybody wait longer for each token.",
     )
-    report = _report("sweep-slots", "Slots", f"Knee: {words}", summary, parts, mark, facts, commands)
+    whole = [Section("Results", "", tuple(parts)), *published_sections(profile)]
+    report = _report("sweep-slots", "slots", f"Knee: {words}", summary, whole, mark, facts, commands)
     return report, {"knees": knees, "rows": [list(r) for r in rows], "columns": list(columns)}
 
 
@@ -108,7 +110,8 @@ def knob_report(
     """Policies against the fastest alone over one knob (two for arrivals: Poisson and bursty)."""
     slowest = max(profile.backends, key=lambda b: b.rates.isolated_s).name
     fastest = min(profile.backends, key=lambda b: b.rates.isolated_s).name
-    sections, data = [], []
+    sections: list[Section] = []
+    data = []
     gains: list[Effect] = []
     foot = assumed_foot(profile)
     for one in knobs:
@@ -160,7 +163,8 @@ def knob_report(
         "of a point goes by the differences within its pairs.",
     )
     headline = _knob_headline(gains, alone)
-    report = _report(f"sweep-{kind}", kind, headline, summary, (), mark, facts, commands, sections)
+    sections += published_sections(profile)
+    report = _report(f"sweep-{kind}", kind, headline, summary, sections, mark, facts, commands)
     return report, {"knobs": data}
 
 
@@ -212,13 +216,11 @@ def _report(
     title: str,
     headline: str,
     summary: Sequence[str],
-    parts: Sequence[Table | Chart],
+    sections: Sequence[Section],
     mark: Mark,
     facts: Facts,
     commands: Sequence[str],
-    sections: Sequence[Section] = (),
 ) -> Report:
-    whole = tuple(sections) or (Section("Results", "", tuple(parts)),)
     definitions = (*((m.label, m.definition) for m in METRICS), ("Verdict", RULE))
     return Report(
         kind,
@@ -226,7 +228,7 @@ def _report(
         headline,
         "",
         tuple(summary),
-        whole,
+        tuple(sections),
         mark,
         (*facts, *machine_facts()),
         tuple(commands),

@@ -7,10 +7,19 @@ from pathlib import Path
 import pytest
 
 from engine.cli import main
+from engine.experiments.arms import parse_arms
+from engine.experiments.charts import Mark
+from engine.experiments.compare import Outcome, Plan
+from engine.experiments.compare_report import compare_report
 from engine.experiments.effects import Effect
+from engine.experiments.grid import Done
+from engine.experiments.map_report import Told, map_report
+from engine.experiments.metrics import DEFAULT_SLO
+from engine.experiments.offload_map import backlog_grid
+from engine.experiments.source import preset_source
 from engine.experiments.statistics import Verdict, compare
 from engine.experiments.sweep import knee, knob, knob_jobs
-from engine.experiments.sweep_report import _knob_headline
+from engine.experiments.sweep_report import _knob_headline, knob_report, slots_report
 from engine.profiling.profile import load_profile
 from tests.engine.watched import profile_json
 from tests.experiments.test_experiments import check_report, results
@@ -102,3 +111,26 @@ def test_progress_for_programs_is_json_lines(fast: str, tmp_path: Path, capsys: 
     assert (last["done"], last["left_s"]) == (16, 0)
     assert report["type"] == "report" and Path(report["report"]).is_file() and report["charts"]
     assert all(Path(c).is_file() for c in report["charts"]) and report["mark"].startswith("SIMULATED")
+
+
+@pytest.mark.parametrize("kind", ["compare", "slots", "output", "map"])
+def test_every_report_on_the_published_profile_has_its_table(kind: str) -> None:
+    """The one-slot row is the first thing to say on it, whatever was asked."""
+    done, facts = Done({}, True), (("Model", "none"),)
+    if kind == "compare":
+        arms = tuple(parse_arms("forced-gpu@gpu=1,total-delay", ["cpu", "gpu"], USUAL, USUAL))
+        plan = Plan(preset_source("seed-warm-8"), arms, 1, 0, USUAL, {}, DEFAULT_SLO)
+        outcome = Outcome(plan, {plan.key(a): [] for a in arms}, True)
+        report, _ = compare_report(outcome, APPLE, [], Mark(), facts, ["offramp"])
+    elif kind == "slots":
+        report, _ = slots_report(done, APPLE, [1, 2], Mark(), facts, ["offramp"])
+    elif kind == "output":
+        report, _ = knob_report(kind, [knob(kind, True)], done, range(1), APPLE, Mark(), facts, ["offramp"])
+    else:
+        grid = backlog_grid(APPLE, USUAL, quick=True)
+        report, _ = map_report(Told([grid], done, range(1), None, APPLE, USUAL), Mark(), facts, ["offramp"])
+    (section,) = (s for s in report.sections if s.title == "Beside the published experiment")
+    assert "gain over a bad setting" in section.words
+    rows = {row[0]: row for part in section.parts for row in part.rows}  # type: ignore[union-attr]
+    assert rows["8 requests, forced-gpu, 1 slot"][2] == "3.53"
+    assert "48 requests, forced-gpu, 1 slot" in rows
