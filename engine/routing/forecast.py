@@ -50,79 +50,124 @@ def forecast(
     factor: float = 1.0,
 ) -> Forecast:
     """Predict every job of one backend. `factor` is the live correction of its step times."""
-    rows_s = [model.rows_s(n) * factor for n in range(slots + 1)]
-    c, mixed = model.context_s * factor, model.mixed_s * factor
-    first: dict[int, float] = {}
-    finish: dict[int, float] = {}
-    now = 0.0
-    # [key, prefill, decode, context, blocks]: plain lists, this loop is the router's whole cost
-    filling = [[j.key, j.prefill, j.decode, j.context, j.blocks] for j in active if j.prefill > 0]
-    running = [[j.key, 0, j.decode, j.context, j.blocks] for j in active if j.prefill <= 0]
-    for row in running:
-        first[row[0]] = 0.0
-    waiting = list(queue)
-    waiting.reverse()  # the head is at the end
-    while running or filling or waiting:
-        while waiting and len(running) + len(filling) < slots:
-            head = waiting[-1]
-            alone = not running and not filling
-            if head.ready_s > now:
-                if not alone:
+    return Track(model, slots, token_budget, active, free_blocks, factor).ended(queue)
+
+
+class Track:
+    """A forecast under way. What several queues have in common at their beginning is walked only once:
+    `admit` goes on until the last job of that part is admitted, `ended` forecasts the rest from there."""
+
+    __slots__ = (
+        "_c", "_factor", "_filling", "_finish", "_first", "_free_blocks", "_mixed", "_model", "_now",
+        "_rows_s", "_running", "_slots", "_token_budget",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        model: StepTimeModel,
+        slots: int,
+        token_budget: int,
+        active: Sequence[Job],
+        free_blocks: int,
+        factor: float = 1.0,
+    ) -> None:
+        self._model, self._slots, self._token_budget, self._factor = model, slots, token_budget, factor
+        self._rows_s = [model.rows_s(n) * factor for n in range(slots + 1)]
+        self._c, self._mixed = model.context_s * factor, model.mixed_s * factor
+        self._free_blocks = free_blocks
+        self._now = 0.0
+        # [key, prefill, decode, context, blocks]: plain lists, this loop is the router's whole cost
+        self._filling = [[j.key, j.prefill, j.decode, j.context, j.blocks] for j in active if j.prefill > 0]
+        self._running = [[j.key, 0, j.decode, j.context, j.blocks] for j in active if j.prefill <= 0]
+        self._first: dict[int, float] = {row[0]: 0.0 for row in self._running}
+        self._finish: dict[int, float] = {}
+
+    def admit(self, queue: Sequence[Job]) -> None:
+        """Go on until every job of `queue` is admitted; those of a later call queue behind them."""
+        if queue:
+            self._go(queue, to_the_end=False)
+
+    def ended(self, queue: Sequence[Job] = ()) -> Forecast:
+        """The forecast with `queue` behind what was admitted so far; this track itself stays where it is."""
+        fork: Track = Track.__new__(Track)
+        for name in Track.__slots__:
+            setattr(fork, name, getattr(self, name))
+        fork._filling = [row.copy() for row in self._filling]
+        fork._running = [row.copy() for row in self._running]
+        fork._first, fork._finish = self._first.copy(), self._finish.copy()
+        fork._go(queue, to_the_end=True)
+        return Forecast(fork._first, fork._finish, max(fork._finish.values(), default=0.0))
+
+    def _go(self, queue: Sequence[Job], to_the_end: bool) -> None:
+        model, slots, factor, rows_s, c = self._model, self._slots, self._factor, self._rows_s, self._c
+        first, finish, now, free_blocks = self._first, self._finish, self._now, self._free_blocks
+        filling, running = self._filling, self._running
+        waiting = list(queue)
+        waiting.reverse()  # the head is at the end
+        while running or filling or waiting:
+            while waiting and len(running) + len(filling) < slots:
+                head = waiting[-1]
+                alone = not running and not filling
+                if head.ready_s > now:
+                    if not alone:
+                        break
+                    now = head.ready_s
+                # A backend with nothing to do admits whatever comes: the pool is then all free.
+                if head.blocks > free_blocks and not alone:
                     break
-                now = head.ready_s
-            # A backend with nothing to do admits whatever comes: the pool is then all free.
-            if head.blocks > free_blocks and not alone:
+                waiting.pop()
+                free_blocks -= head.blocks
+                filling.append([head.key, max(1, head.prefill), head.decode, head.context, head.blocks])
+            if not waiting and not to_the_end:
                 break
-            waiting.pop()
-            free_blocks -= head.blocks
-            filling.append([head.key, max(1, head.prefill), head.decode, head.context, head.blocks])
-        n = len(running)
-        context = sum(row[3] for row in running) + n
-        if filling:
-            budget, tokens, chunks, attention = token_budget - n, 0, 0, 0.0
-            done = []
-            for row in filling:
-                if budget <= 0:
-                    break
-                length = min(budget, row[1])
-                attention += length * (row[3] + length / 2)
-                row[1] -= length
-                row[3] += length
-                budget -= length
-                tokens += length
-                chunks += 1
-                if row[1] == 0:
-                    done.append(row)
-            now += rows_s[n] + c * context + model.chunks_s(tokens, attention, chunks) * factor
-            if n and tokens:
-                now += mixed
-            steps = 1
-        else:
-            done = []
-            steps = min(row[2] for row in running)
-            per_step = rows_s[n] + c * context
-            if waiting and n < slots and waiting[-1].ready_s > now:
-                steps = min(steps, steps_until(waiting[-1].ready_s - now, per_step, c * n))
-            now += steps * per_step + c * n * steps * (steps - 1) / 2
-        ended = False
-        for row in running:
-            row[2] -= steps
-            row[3] += steps
-            ended = ended or row[2] <= 0
-        for row in done:
-            first[row[0]] = now
-            row[2] -= 1
-            ended = ended or row[2] <= 0
-        if done:
-            filling = [row for row in filling if row[1] > 0]
-            running += done
-        if ended:
+            n = len(running)
+            context = sum([row[3] for row in running]) + n
+            if filling:
+                budget, tokens, chunks, attention = self._token_budget - n, 0, 0, 0.0
+                done = []
+                for row in filling:
+                    if budget <= 0:
+                        break
+                    length = min(budget, row[1])
+                    attention += length * (row[3] + length / 2)
+                    row[1] -= length
+                    row[3] += length
+                    budget -= length
+                    tokens += length
+                    chunks += 1
+                    if row[1] == 0:
+                        done.append(row)
+                now += rows_s[n] + c * context + model.chunks_s(tokens, attention, chunks) * factor
+                if n and tokens:
+                    now += self._mixed
+                steps = 1
+            else:
+                done = []
+                steps = min([row[2] for row in running])
+                per_step = rows_s[n] + c * context
+                if waiting and n < slots and waiting[-1].ready_s > now:
+                    steps = min(steps, steps_until(waiting[-1].ready_s - now, per_step, c * n))
+                now += steps * per_step + c * n * steps * (steps - 1) / 2
+            ended = False
             for row in running:
-                if row[2] <= 0:
-                    finish[row[0]] = now
-                    free_blocks += row[4]
-            running = [row for row in running if row[2] > 0]
-    return Forecast(first, finish, max(finish.values(), default=0.0))
+                row[2] -= steps
+                row[3] += steps
+                ended = ended or row[2] <= 0
+            for row in done:
+                first[row[0]] = now
+                row[2] -= 1
+                ended = ended or row[2] <= 0
+            if done:
+                filling = [row for row in filling if row[1] > 0]
+                running += done
+            if ended:
+                for row in running:
+                    if row[2] <= 0:
+                        finish[row[0]] = now
+                        free_blocks += row[4]
+                running = [row for row in running if row[2] > 0]
+        self._now, self._free_blocks = now, free_blocks
+        self._filling, self._running = filling, running
 
 
 def steps_until(gap_s: float, first_s: float, growth_s: float) -> int:

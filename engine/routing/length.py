@@ -8,7 +8,8 @@ shrunk towards the parent class by n / (n + 8).
 
 import math
 import zlib
-from bisect import bisect_right
+from array import array
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -42,21 +43,28 @@ class _Curve:
     lengths: tuple[int, ...]
     mass: tuple[float, ...]
     count: int
+    # From each place on: minus the mass (so that it ascends), and the mean of the lengths times the mass.
+    _less_mass: list[float] = field(init=False)
+    _weighted: list[float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        less_mass, weighted = [0.0], [0.0]
+        for n, m in zip(reversed(self.lengths), reversed(self.mass), strict=True):
+            less_mass.append(less_mass[-1] - m)
+            weighted.append(weighted[-1] + m * n)
+        object.__setattr__(self, "_less_mass", less_mass[::-1])
+        object.__setattr__(self, "_weighted", weighted[::-1])
 
     def remaining(self, generated: int) -> Remaining | None:
         """Conditional on more than `generated` tokens; None when nothing seen was longer."""
         i = bisect_right(self.lengths, generated)
-        total = sum(self.mass[i:])
+        total = -self._less_mass[i]
         if total <= 1e-9:
             return None
-        mean = sum(m * (n - generated) for n, m in zip(self.lengths[i:], self.mass[i:], strict=True)) / total
-        seen, p90 = 0.0, self.lengths[-1]
-        for n, m in zip(self.lengths[i:], self.mass[i:], strict=True):
-            seen += m
-            if seen >= 0.9 * total - 1e-12:
-                p90 = n
-                break
-        return Remaining(mean, float(p90 - generated))
+        # The first length up to which nine tenths of that mass lie.
+        place = bisect_left(self._less_mass, -(0.1 * total + 1e-12), i + 1)
+        p90 = self.lengths[min(place, len(self.lengths)) - 1]
+        return Remaining(self._weighted[i] / total - generated, float(p90 - generated))
 
 
 def _curve(lengths: Iterable[tuple[int, bool]]) -> _Curve:
@@ -90,11 +98,12 @@ def _curve(lengths: Iterable[tuple[int, bool]]) -> _Curve:
 def classes_of(request: Request) -> tuple[str, ...]:
     """Names of the request's classes, most special first."""
     size = int(math.log2(max(1, request.prompt_tokens * request.sampling.max_new_tokens)))
-    root = f"root:{zlib.crc32(repr(request.prompt[:64]).encode()):x}" if request.prompt_tokens > 64 else ""
-    tag = f"tag:{request.tag}" if request.tag else ""
     # A tag says what the request is; without one the prefix does, and without that its size.
-    special = tag or root or f"size:{size}"
-    return (special, "all")
+    if request.tag:
+        return (f"tag:{request.tag}", "all")
+    if request.prompt_tokens > 64:
+        return (f"root:{zlib.crc32(array('q', request.prompt[:64]).tobytes()):x}", "all")
+    return (f"size:{size}", "all")
 
 
 class LengthEstimator:
