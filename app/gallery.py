@@ -28,11 +28,17 @@ from app.settings import Settings
 from app.theme import ThemeHolder, font
 from engine.cli import window_parser
 from engine.events import BackendState, BackendStatus, EngineFailed, Event, SetupStep
+from engine.request import SamplingParams
 
 SIZES = "1280x720,1920x1080,3840x2160"
 THEMES = ("dark", "light")
 MOMENT_S, LATER_S, PATIENCE_S = 2.8, 6.0, 60.0
 POLICY = "isolated-rates"
+PROMPTS = (
+    "What does a prefix cache do? Two sentences.",
+    "Give me an everyday comparison.",
+    "When does it not help?",
+)
 STOPPED = "Its process ended with code 134 at 14:02:11. Requests 1 to 4 ended with error, 5 to 7 moved."
 FAILED = "The model file is truncated: choose the model again to download it anew."
 
@@ -122,6 +128,7 @@ class Gallery:
         window.wishes.set_choices(list(PRESETS), window.bridge.policies(), "seed-warm-8", POLICY)
         wait_until(lambda: window.board.ready)
         self.take(window, "emulated")
+        self._converse(window)
         self._burst(window, "seed-warm-8", MOMENT_S)
         self.take(window, "busy")
         panels: dict[str, Callable[[], QWidget]] = {
@@ -156,6 +163,23 @@ class Gallery:
         window.unfreeze()
         window.close()
 
+    def _converse(self, window: MainWindow) -> None:
+        """Two conversations, one with two replies, and what the prompt panel opens."""
+        prompt = window.prompt
+        prompt.composer.sampling_line.set_sampling(SamplingParams(max_new_tokens=24, seed=7))
+        for text in PROMPTS:
+            if text == PROMPTS[-1]:
+                prompt.new_conversation()
+            prompt.send(text)
+            wait_until(lambda: prompt.talks.live is None)
+        prompt.open_conversation(1)
+        for name, show in (
+            ("conversations", prompt.show_conversations),
+            ("sampling", prompt.composer.sampling_line.open),
+            ("system-prompt", prompt.edit_system),
+        ):
+            self._shots(window, name, show)
+
     def _burst(self, window: MainWindow, preset: str, moment_s: float) -> None:
         before = window.board.run
         window.wishes.run_when_ready(preset, POLICY)
@@ -171,14 +195,18 @@ class Gallery:
             ("shortcuts", lambda: show_shortcuts(window)),
             ("about", lambda: show_about(window)),
         ):
-            for theme in THEMES:
-                window.set_theme(theme)
-                dialog = show()
-                wait(60)
-                path = self.folder / f"{name}-{theme}.png"
-                dialog.grab().save(str(path), "PNG")
-                self.saved.append(path)
-                dialog.close()
+            self._shots(window, name, show)
+
+    def _shots(self, window: MainWindow, name: str, show: Callable[[], QWidget]) -> None:
+        """A window of its own that `show` opens, in both schemes."""
+        for theme in THEMES:
+            window.set_theme(theme)
+            opened = show()
+            wait(60)
+            path = self.folder / f"{name}-{theme}.png"
+            opened.grab().save(str(path), "PNG")
+            self.saved.append(path)
+            opened.close()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -16,6 +16,7 @@ from app.widgets.conversation_list import ConversationList
 from app.widgets.getting_ready import GettingReady
 from app.widgets.labels import make_label
 from app.widgets.panel import PADDING, Panel
+from app.widgets.popover import Popover
 from app.widgets.prompt_title import PromptTitle, ask_export, edit_system
 from app.widgets.transcript import Transcript
 from engine.errors import EngineError
@@ -177,8 +178,8 @@ class PromptPanel(Panel):
         text = self.talk.as_markdown() if kind == "markdown" else self.talk.as_json()
         return ask_export(self, kind, self.talk.title, text, self.failed.emit)
 
-    def edit_system(self) -> None:
-        edit_system(self, self.system_button, self.talk.system, self.set_system)
+    def edit_system(self) -> Popover:
+        return edit_system(self, self.system_button, self.talk.system, self.set_system)
 
     @property
     def system(self) -> str:

@@ -126,7 +126,9 @@ def describe(exchange: Exchange, row: RequestRow, view: BackendView | None) -> N
         exchange.rank, exchange.backend = view.info.rank, view.info.label
     parts = []
     if row.first_token_s is not None:
-        parts.append(f"{row.first_token_s - row.arrival_s:.2f} s TTFT")
+        ttft_s = row.first_token_s - row.arrival_s
+        shown = f"{ttft_s:.2f} s" if ttft_s >= 0.005 else f"{ttft_s * 1000:.1f} ms"
+        parts.append(f"{shown} TTFT")
         rate = _rate(row)
         if rate is not None:
             parts.append(f"{rate:.0f} tok/s")

@@ -305,3 +305,11 @@ def test_the_end_of_a_reply_does_not_move_a_reader(rig, qtbot) -> None:
     ended(rig, number)
     assert rig.window.prompt.talks.live is None
     assert bar.value() == before and transcript.latest_button.isVisible()
+
+
+def test_a_first_token_at_once_does_not_read_as_zero(rig) -> None:
+    rig.write("Hello")
+    rig.engine.answer(RequestId(1), "One two", ttft_s=0.0042)
+    rig.settle()
+    rig.window.prompt.talks.pump()
+    assert any("GPU, 4.2 ms TTFT, 287 tok/s" in line for line in lines(rig))
