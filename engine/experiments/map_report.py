@@ -117,7 +117,7 @@ def called(name: str, start: bool = False) -> str:
 
 def _count(found: Mapping[Cell, Effect]) -> tuple[int, int]:
     """Cells where it pays, of how many."""
-    return sum(1 for e in found.values() if e.sure and e.gain >= PAYS), len(found)
+    return sum(1 for e in found.values() if _tells(e) and e.gain > 0), len(found)
 
 
 def _main(told: Told, best: bool) -> dict[Cell, Effect]:
@@ -139,17 +139,18 @@ def _headline(told: Told) -> str:
 def _summary(told: Told) -> list[str]:
     found = _main(told, best=True)
     pays, count = _count(found)
-    most = max((e.gain for e in found.values()), default=0.0)
+    most = max((e.gain for e in found.values() if _tells(e)), default=0.0)
+    upto = f", up to {percent(most, sign=False)}" if pays else ""
     same = sum(1 for e in found.values() if e.sure is False)
     grid = next(g for g in told.grids if g.name == "backlog" and g.best)
     default = told.effects(grid, "mean_e2el_ms", (DEFAULT_POLICY,))
-    harms = sum(1 for e in default.values() if e.sure and e.gain <= -PAYS)
+    harms = sum(1 for e in default.values() if _tells(e) and e.gain < 0)
     pairs = max((e.pairs for e in found.values()), default=0)
     fast = called(told.fast)
     out = [
         f"Over backlog and cached share ({grid.about}), sending some requests to {called(told.slow)} takes "
-        f"2 % of mean E2E or more off in {pays} of {count} cells, {percent(most, sign=False)} at most; in "
-        f"{same} no difference is found. {DEFAULT_POLICY} alone loses 2 % or more in {harms}.",
+        f"2 % of mean E2E or more off in {pays} of {count} cells{upto}; in {same} no difference is found. "
+        f"{DEFAULT_POLICY} alone loses 2 % or more in {harms}.",
         f"Every cell compares with {fast} alone at its best slot count there, and the policies run with the "
         f"same slots. A cell is {pairs} pairs of simulated runs; the policy of a pair is the one of "
         f"{' and '.join(POLICIES)} that was better in the other pairs, so that luck is not taken for a gain.",
@@ -194,19 +195,23 @@ def _picture(told: Told, grids: Sequence[Grid], metric: str, mark: Mark, foot: s
 
 
 def _alike(told: Told, a: Grid, b: Grid, metric: str) -> bool:
-    """Whether the second map would only repeat the first: no cell that differs says anything."""
+    """Whether the second map would only repeat the first: no cell that differs pays or harms in either."""
     first, second = told.effects(a, metric), told.effects(b, metric)
     return all(
-        a.points[cell] == b.points[cell] or (first[cell].sure is False and second[cell].sure is False)
+        a.points[cell] == b.points[cell] or not (_tells(first[cell]) or _tells(second[cell]))
         for cell in first
         if cell in second
     )
 
 
+def _tells(e: Effect) -> bool:
+    return bool(e.sure) and abs(e.gain) >= PAYS
+
+
 def _panel(told: Told, grid: Grid, metric: str, alike: bool) -> Panel:
     found, points = told.effects(grid, metric), told.points(grid, metric)
     pays, count = _count(found)
-    most = max((e.gain for e in found.values() if e.sure and e.gain >= PAYS), default=0.0)
+    most = max((e.gain for e in found.values() if _tells(e)), default=0.0)
     usual = told.usual[told.fast]
     where = "its best slots" if grid.best else f"{usual} slots"
     finding = f"in {pays} of {count} cells, up to {figure(most * 100, 0)} %" if pays else "nowhere"

@@ -15,8 +15,10 @@ from engine.experiments.charts import Mark
 from engine.experiments.effects import Effect, effect
 from engine.experiments.grid import run_jobs
 from engine.experiments.heatmap import Panel, Shade, heatmap
+from engine.experiments.map_report import Told, map_report
 from engine.experiments.metrics import BY_KEY, DEFAULT_SLO, serve_json
-from engine.experiments.offload_map import at_usual_slots, backlog_grid, effects, map_jobs, some_cells
+from engine.experiments.offload_map import Grid, at_usual_slots, backlog_grid, effects, map_jobs, some_cells
+from engine.experiments.report import Chart
 from engine.experiments.runs import Simulated
 from engine.experiments.statistics import Verdict, compare
 from engine.profiling.profile import load_profile
@@ -257,3 +259,27 @@ def test_an_effect_without_a_run_is_left_out(any_slots: None, tmp_path: Path) ->
     done = run_jobs([], Simulated(APPLE, 0.0), {}, tmp_path)
     assert effects(done, backlog_grid(APPLE, USUAL, True), "duration", range(3)) == {}
     assert Effect(0.1, None, None, Verdict.NONE, ("a",)).short() == "+10.0"
+
+
+@pytest.mark.parametrize(("at_usual", "panels"), [(0.001, 1), (0.3, 2)])
+def test_a_second_map_that_says_the_same_is_not_drawn(
+    at_usual: float, panels: int, any_slots: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With other slots the runs differ; only a cell that pays or harms makes them worth a second picture."""
+    best = backlog_grid(APPLE, USUAL, quick=True)
+    usual = at_usual_slots(best, {"cpu": 4, "gpu": 9})
+
+    def found(self: Told, grid: Grid, metric: str, policies: Any = None) -> dict[Any, Effect]:
+        gain = 0.001 if grid.best else at_usual
+        return {c: Effect(gain, 0.0005, 0.4, Verdict.BETTER, ("a",) * 5) for c in grid.sources}
+
+    monkeypatch.setattr(Told, "effects", found)
+    told = Told(
+        [best, usual], run_jobs([], Simulated(APPLE, 0.0), {}, tmp_path), range(5), None, APPLE, USUAL
+    )
+    report, _ = map_report(told, Mark("SIMULATED", "x"), (), ["offramp"])
+    drawings = [p.drawing for s in report.sections for p in s.parts if isinstance(p, Chart)]
+    assert len(drawings) == 2
+    for drawing in drawings:
+        assert drawing.count("GPU at ") == panels
+        assert ("the map is the same" in drawing) is (panels == 1)
