@@ -255,6 +255,7 @@ class Engine:
                 _dummy_shape(config),
                 config.load_format,
                 config.seed,
+                tuple(other for other in specs if other is not spec and not other.emulated),
             )
             for spec in specs
         ]

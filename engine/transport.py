@@ -30,6 +30,8 @@ from engine.scheduling.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
+_METAL_TOKENS = 512  # a step's: the window server kills long command buffers (omlx#1387)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -43,6 +45,7 @@ class Plan:
     architecture: str | None = None
     load_format: str = "auto"
     seed: int = 0
+    others: tuple[BackendSpec, ...] = ()  # that compute on this machine too, with the same model
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,12 @@ class LoadFailed:
 def make_backend(plan: Plan, runner: Runner) -> Backend:
     """Scheduler and cache around a runner, as `plan` says."""
     spec = plan.spec
+    budget = min(spec.token_budget, _METAL_TOKENS) if spec.device == "mps" else spec.token_budget
     scheduler = Scheduler(
         KvManager(spec.kv_blocks, plan.salt),
         make_policy(spec.scheduling),
         spec.slots,
-        spec.token_budget,
+        budget,
         plan.eos_ids,
     )
     return Backend(spec.name, scheduler, runner, MonotonicClock())
@@ -113,6 +117,7 @@ def child_main(pipe: Connection, plan: Plan) -> None:
             plan.context_tokens,
             plan.seed,
             progress,
+            plan.others,
         )
     except (BrokenPipeError, ConnectionError):
         return  # the parent died while we loaded

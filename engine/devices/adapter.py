@@ -50,6 +50,11 @@ def memory_budget(device: torch.device) -> int | None:
     return mps.memory_budget() if device.type == "mps" else None
 
 
+def shares_memory(device: torch.device) -> bool:
+    """True where the device's memory is the machine's own, so that CPU backends take their share of it."""
+    return device.type == "mps"
+
+
 def bucket(device: torch.device) -> Callable[[int], int] | None:
     """How to round a shape up: only Metal pays for every new one. None on a CPU, where rows of one token
     are better computed one by one than as a padded table."""

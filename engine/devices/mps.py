@@ -7,14 +7,26 @@ import psutil
 import torch
 
 from engine.devices.cpu import processor_name
+from engine.devices.owner import Owner
 from engine.errors import BackendError
+
+_owners: list[Owner] = []  # of the open device; empty before
 
 
 def open_device() -> torch.device:
-    """The Metal device. Raises `BackendError` where there is none."""
+    """The Metal device, which belongs to this thread from now on. Raises `BackendError` where there is none,
+    and `RuntimeError` where another thread of this process has it."""
     if not torch.backends.mps.is_available():
         raise BackendError("Metal is not available here: use the CPU.")
+    _check_owner()
+    if not _owners:
+        _owners.append(Owner("Metal"))
     return torch.device("mps")
+
+
+def _check_owner() -> None:
+    for owner in _owners:
+        owner.check()
 
 
 def device_name() -> str:
@@ -22,7 +34,8 @@ def device_name() -> str:
 
 
 def memory_budget() -> int:
-    """Bytes that weights and cache may take: 0.6 of RAM, or 0.8 of Metal's recommendation if less."""
+    """Bytes that all backends together may take: 0.6 of RAM, or 0.8 of Metal's recommendation if less."""
+    _check_owner()
     return int(min(0.6 * psutil.virtual_memory().total, 0.8 * torch.mps.recommended_max_memory()))
 
 
@@ -41,4 +54,5 @@ def bucket(count: int) -> int:
 
 def release() -> None:
     """Drop cached memory; only while idle, as it waits for the device."""
+    _check_owner()
     torch.mps.empty_cache()

@@ -30,12 +30,24 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Padded:
+    """The same where every new shape is kept for good (Metal): counts of tokens and blocks are rounded up.
+
+    A padding token is the last one once more, so that both write the same answer to the same place.
+    """
+
+    rows: torch.Tensor  # int64 [tokens], places within the step
+    blocks: torch.Tensor  # int64 [1, blocks]
+    mask: torch.Tensor  # bool [1, kv_heads, heads / kv_heads * tokens, blocks * 16], nothing broadcast
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """Rows with one new token, as a padded block table, for devices where a launch costs more than a copy."""
 
     rows: torch.Tensor  # int64 [rows], the rows' tokens within the step
     blocks: torch.Tensor  # int64 [rows, blocks]
-    mask: torch.Tensor  # bool [rows, 1, 1, blocks * 16]
+    mask: torch.Tensor  # bool [rows, 1, 1, blocks * 16]; in full on Metal, which got broadcast ones wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +72,7 @@ class StepPlan:
     spans: list[Span]
     sampled: torch.Tensor  # int64 [sampling rows], their last tokens
     groups: list[Group] = field(default_factory=list)  # in place of singles that share a prefix
+    padded: list[Padded] = field(default_factory=list)  # in place of spans
 
 
 def place(row: BatchRow, position: int) -> int:
@@ -70,15 +83,19 @@ def place(row: BatchRow, position: int) -> int:
 def plan_step(batch: Batch, storage: KVStorage, bucket: Callable[[int], int] | None) -> StepPlan:
     """Lay a batch out. With a `bucket`, rows of one token become a padded table, and the counts of tokens,
     rows and blocks are rounded up by it; without, each such row reads its own part of the cache."""
+    strict = bucket is not None and storage.device.type != "cuda"  # CUDA minds neither shapes nor strides
     ids: list[int] = []
     positions: list[int] = []
     places: list[int] = []
     sampled: list[int] = []
     singles: list[tuple[int, BatchRow]] = []
     spans: list[Span] = []
+    padded: list[Padded] = []
     for row in batch.rows:
         if row.length == 1:
             singles.append((len(ids), row))
+        elif strict and bucket:
+            padded.append(_padded(len(ids), row, storage, bucket))
         else:
             spans.append(_span(len(ids), row, storage))
         ids += row.tokens
@@ -90,7 +107,7 @@ def plan_step(batch: Batch, storage: KVStorage, bucket: Callable[[int], int] | N
     ids += [0] * padding
     positions += [0] * padding
     places += [storage.scratch_token] * padding
-    table = _table(singles, storage, bucket) if bucket and singles else None
+    table = _table(singles, storage, bucket, strict) if bucket and singles else None
     groups: list[Group] = []
     if not bucket and len(singles) > 1:
         singles, groups = _share(singles, storage)
@@ -105,6 +122,7 @@ def plan_step(batch: Batch, storage: KVStorage, bucket: Callable[[int], int] | N
         spans,
         torch.tensor(sampled, dtype=torch.int64).to(storage.device),
         groups,
+        padded,
     )
 
 
@@ -160,7 +178,19 @@ def _span(begin: int, row: BatchRow, storage: KVStorage) -> Span:
     return Span(begin, row.length, window, mask)
 
 
-def _table(singles: list[tuple[int, BatchRow]], storage: KVStorage, bucket: Callable[[int], int]) -> Table:
+def _padded(begin: int, row: BatchRow, storage: KVStorage, bucket: Callable[[int], int]) -> Padded:
+    used = row.blocks[: -(-row.context // BLOCK_TOKENS)]
+    blocks = used + used[:1] * (bucket(len(used)) - len(used))
+    tokens = torch.arange(bucket(row.length)).clamp_(max=row.length - 1)
+    visible = torch.arange(len(blocks) * BLOCK_TOKENS)[None, :] <= row.start + tokens[:, None]
+    shape, device = storage.shape, storage.device
+    mask = visible.repeat(shape.kv_heads, shape.group, 1).unsqueeze(0)
+    return Padded((begin + tokens).to(device), torch.tensor([blocks]).to(device), mask.to(device))
+
+
+def _table(
+    singles: list[tuple[int, BatchRow]], storage: KVStorage, bucket: Callable[[int], int], strict: bool
+) -> Table:
     width = bucket(max(-(-row.context // BLOCK_TOKENS) for _, row in singles))
     # A padding row is the first row once more, so that both write the same answer to the same place.
     padded = singles + [singles[0]] * (bucket(len(singles)) - len(singles))
@@ -169,12 +199,12 @@ def _table(singles: list[tuple[int, BatchRow]], storage: KVStorage, bucket: Call
         used = row.blocks[: -(-row.context // BLOCK_TOKENS)]
         blocks.append(used + used[:1] * (width - len(used)))  # padding columns are masked, but must be finite
     steps = torch.arange(width * BLOCK_TOKENS)
-    mask = steps[None, :] < torch.tensor([row.context for _, row in padded])[:, None]
+    mask = (steps[None, :] < torch.tensor([row.context for _, row in padded])[:, None])[:, None, None, :]
+    if strict:
+        mask = mask.repeat(1, storage.shape.kv_heads, storage.shape.group, 1)
     rows = [at for at, _ in padded]
     device = storage.device
-    return Table(
-        torch.tensor(rows).to(device), torch.tensor(blocks).to(device), mask[:, None, None, :].to(device)
-    )
+    return Table(torch.tensor(rows).to(device), torch.tensor(blocks).to(device), mask.to(device))
 
 
 def attend(layer: int, queries: torch.Tensor, plan: StepPlan, storage: KVStorage) -> torch.Tensor:
@@ -198,6 +228,8 @@ def attend(layer: int, queries: torch.Tensor, plan: StepPlan, storage: KVStorage
     for span in plan.spans:
         keys, values = storage.read(layer, span.window)
         _attend_span(grouped, grouped_out, span, keys, values)
+    for padded in plan.padded:
+        _attend_padded(layer, grouped, grouped_out, padded, storage)
     return out
 
 
@@ -253,9 +285,22 @@ def _attend_span(
     # Each key/value head serves its group through a stride of zero: nothing is repeated in memory.
     keys = keys[:, None].expand(-1, group, -1, -1)
     values = values[:, None].expand(-1, group, -1, -1)
-    if out.device.type == "mps":  # strided and broadcast operands have given wrong results there
-        queries, keys, values = queries.contiguous(), keys.contiguous(), values.contiguous()
     answer = F.scaled_dot_product_attention(
         queries, keys, values, attn_mask=span.mask, is_causal=span.mask is None, scale=1.0
     )
     out.narrow(0, span.begin, span.length).copy_(answer.permute(2, 0, 1, 3))
+
+
+def _attend_padded(
+    layer: int, grouped: torch.Tensor, out: torch.Tensor, padded: Padded, storage: KVStorage
+) -> None:
+    """Every operand contiguous [1, kv_heads, rows, dim]: strided and broadcast ones have given wrong results
+    on Metal (pytorch#181133, #184180)."""
+    keys, values = storage.read_table(layer, padded.blocks)
+    queries = grouped.index_select(0, padded.rows).permute(1, 2, 0, 3).contiguous()
+    kv_heads, heads, tokens, dim = queries.shape
+    answer = F.scaled_dot_product_attention(
+        queries.view(1, kv_heads, heads * tokens, dim), keys, values, attn_mask=padded.mask, scale=1.0
+    )
+    answer = answer.view(kv_heads, heads, tokens, dim).permute(2, 0, 1, 3).contiguous()
+    out.index_copy_(0, padded.rows, answer)

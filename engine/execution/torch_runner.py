@@ -1,7 +1,7 @@
 """A runner that computes with torch: one model, one KV cache, one device, one thread."""
 
-import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,18 +9,20 @@ import torch
 
 from engine.config import BackendSpec
 from engine.devices import adapter
+from engine.devices.owner import Owner
 from engine.errors import BackendError, ConfigError
 from engine.execution.attention import plan_step
 from engine.execution.bakeoff import fastest_format
 from engine.execution.cuda_graphs import DecodeGraphs, context_buckets, sample_on_device
 from engine.execution.linear import LINEAR_FORMATS
+from engine.execution.memory import require_memory
 from engine.execution.prefill_graphs import PrefillGraphs
 from engine.execution.sampler import Sampler
 from engine.execution.thread_guard import ThreadGuard
 from engine.execution.thread_plan import PROMPT, kind_of, plan_threads
 from engine.execution.transformer import Progress, Transformer
-from engine.kv.storage import KVStorage, block_bytes
-from engine.models.architecture import ModelShape, named_shape
+from engine.kv.storage import KVStorage
+from engine.models.architecture import named_shape
 from engine.models.weights import DummyWeights, Weights, open_weights
 from engine.request import RequestId
 from engine.scheduling.batch import Batch
@@ -45,10 +47,11 @@ class TorchRunner:
         context_tokens: int,
         seed: int = 0,
         on_progress: Progress = _silent,
+        others: Sequence[BackendSpec] = (),
     ) -> None:
         # First of all: a new thread inherits whatever thread count was set last anywhere.
         torch.set_num_threads(spec.threads)
-        self._thread = threading.get_ident()
+        self._owner = Owner("a runner")
         self._closed = False
         self._device = adapter.open_device(spec.device)
         self.shape = weights.shape
@@ -58,7 +61,9 @@ class TorchRunner:
         self.weight_bytes = 0
         form = LINEAR_FORMATS[self.format]
         dtype = adapter.kv_dtype(self._device, form.activations)
-        _require_memory(spec, self.shape, form.activations, dtype, adapter.memory_budget(self._device))
+        sharing = others if adapter.shares_memory(self._device) else ()
+        budget = adapter.memory_budget(self._device)
+        require_memory(spec, self.shape, form.activations, dtype, budget, sharing)
         with torch.inference_mode():
             self._model = Transformer(weights, form, self.context_tokens, self._device, on_progress)
             self._storage = KVStorage(self.shape, spec.kv_blocks, dtype, self._device)
@@ -161,8 +166,7 @@ class TorchRunner:
         adapter.release(self._device)
 
     def _check_thread(self) -> None:
-        if threading.get_ident() != self._thread:
-            raise RuntimeError("a runner is used only in the thread that made it")
+        self._owner.check()
         if self._closed:
             raise RuntimeError("this runner is closed")
 
@@ -181,18 +185,6 @@ def choose_format(spec: BackendSpec, weights: Weights, device: torch.device) -> 
     return form.name
 
 
-def _require_memory(
-    spec: BackendSpec, shape: ModelShape, weight: torch.dtype, cache: torch.dtype, budget: int | None
-) -> None:
-    """Raise `BackendError` where weights and cache cannot fit, before minutes are spent on finding out."""
-    needed = shape.parameters * weight.itemsize + spec.kv_blocks * block_bytes(shape, cache)
-    if budget is not None and needed > budget:
-        raise BackendError(
-            f"Model and {spec.kv_blocks} KV blocks need {needed / 2**30:.1f} GiB and {spec.device} offers "
-            f"{budget / 2**30:.1f} GiB: use fewer KV blocks or a smaller model."
-        )
-
-
 def make_runner(
     spec: BackendSpec,
     model_path: Path | None,
@@ -205,10 +197,12 @@ def make_runner(
     """Load a model onto a backend's device.
 
     `load_format` "dummy" gives random weights of `architecture`, or of the model at `model_path`.
+    others: Sequence[BackendSpec] = (),
     Raises the errors of model files, `ConfigError` for a format and `BackendError` for a device.
     """
     weights: Weights
     if load_format == "dummy":
+    `others` are backends with the same model on the same machine.
         if architecture is None:
             raise ConfigError("Random weights need an architecture: name one with --architecture.")
         weights = DummyWeights(named_shape(architecture), seed)
@@ -217,7 +211,7 @@ def make_runner(
     else:
         weights = open_weights(model_path)
     try:
-        return TorchRunner(spec, weights, context_tokens, seed, on_progress)
+        return TorchRunner(spec, weights, context_tokens, seed, on_progress, others)
     except torch.OutOfMemoryError as error:
         raise BackendError(
             f"{spec.device} has too little memory for this model: use fewer KV blocks or another model."
