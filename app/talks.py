@@ -142,6 +142,7 @@ class Talks(QObject):
                 self._chat.cancel(RequestId(request_id))
                 del self._running[request_id]
                 self.running_changed.emit()
+        self._ended = {i: r for i, r in self._ended.items() if r.talk.key != key}
         self._try(lambda: self.store.delete(key))
         if key == self.talk.key:
             self._show(Conversation(system=self.talk.system))
@@ -163,7 +164,7 @@ class Talks(QObject):
         self.running_changed.emit()
 
     def _in_memory(self) -> list[Conversation]:
-        return [self.talk, *(r.talk for r in self._running.values())]
+        return [self.talk, *(r.talk for r in (*self._running.values(), *self._ended.values()))]
 
     def _find(self, key: int) -> Conversation | None:
         """The one in memory, which knows more, before the one on disk."""
@@ -221,9 +222,9 @@ class Talks(QObject):
 
     def forget_requests(self) -> None:
         """Request ids begin anew, and old replies have no receipt any more."""
-        self._ended.clear()
         for exchange in self.talk.exchanges:
             exchange.request_id = 0
+        self._ended.clear()  # what is opened again comes from the disk, which knows no requests
         self.redrawn.emit()
 
     def _end(self, running: Running, problem: str = "") -> None:

@@ -48,6 +48,7 @@ class ExchangeText:
         self._document, self._themes = document, themes
         self.tail: int | None = None  # where the answer that streams ends
         self.signature_from = 0  # everything from here on is written again when more is known
+        self._shape = QTextBlockFormat()  # of the block before it
 
     def draw(self, exchange: Exchange, index: int, last: bool, opened: bool) -> int:
         """The whole exchange. Returns where it begins. `opened` shows what the model thought."""
@@ -70,7 +71,8 @@ class ExchangeText:
             self._block(cursor, 8)
             cursor.insertText(answer, self._format("body"))
             self.tail = self.signature_from = cursor.position()
-        self.draw_signature(exchange, index, last)
+        self._shape = cursor.blockFormat()
+        self._draw_signature(exchange, index, last)
         return start
 
     def append(self, text: str) -> None:
@@ -88,8 +90,14 @@ class ExchangeText:
         cursor.movePosition(QTextCursor.MoveOperation.End, QTextCursor.MoveMode.KeepAnchor)
         cursor.removeSelectedText()
 
-    def draw_signature(self, exchange: Exchange, index: int, last: bool) -> None:
-        """What comes after the answer."""
+    def sign_again(self, exchange: Exchange, index: int, last: bool) -> None:
+        """What comes after the answer, from anew."""
+        self.remove_from(self.signature_from)
+        # An answer without any text yet has taken the shape of the line that went.
+        self._end().setBlockFormat(self._shape)
+        self._draw_signature(exchange, index, last)
+
+    def _draw_signature(self, exchange: Exchange, index: int, last: bool) -> None:
         cursor, theme = self._end(), self._themes.current
         muted = self._format("label", theme.muted)
         if not exchange.done and split(exchange.reply)[2]:

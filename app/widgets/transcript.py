@@ -135,8 +135,7 @@ class Transcript(QTextBrowser):
             self.draw_last()
             return
         follow = self._at_end()
-        self._text.remove_from(self._text.signature_from)
-        self._text.draw_signature(exchange, last, True)
+        self._text.sign_again(exchange, last, True)
         if follow:
             self._scroll_to_end()
 

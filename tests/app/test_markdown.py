@@ -1,6 +1,7 @@
 """A reply that has ended: Markdown, code in colours, nothing cut off, nothing fetched, nothing obeyed."""
 
 import pytest
+from fake_engine import CPU
 from prompt_helpers import answered, begun, blocks, contrast, fragments, inks, lines, more
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QColor, QFontMetricsF, QGuiApplication, QTextCursor
@@ -9,6 +10,9 @@ from app.theme import DARK, LIGHT
 from app.widgets.exchange_text import ExchangeText
 from app.widgets.highlight import INKS, MOST_CHARACTERS, spans
 from app.widgets.markdown import code_font
+from engine.events import BackendLoad, RequestLoad, RequestRouted, StepDone, StepReport
+from engine.receipt import Receipt
+from engine.request import RequestId
 
 CODE = """Here:
 
@@ -178,3 +182,28 @@ def test_a_token_that_streams_parses_and_rereads_nothing(rig, monkeypatch) -> No
 def test_code_keeps_one_width_per_character() -> None:
     metrics = QFontMetricsF(code_font())
     assert metrics.horizontalAdvance("i") == metrics.horizontalAdvance("W")
+
+
+def test_an_answer_has_its_shape_whatever_was_signed_before_it(rig) -> None:
+    transcript = rig.window.prompt.transcript
+    rig.write("Long?")
+    receipt = Receipt(RequestId(1), "isolated-rates", "s", CPU, "It is idle.", 990.0, ())
+    rig.engine.publish(RequestRouted(receipt))  # "CPU, on its way to the backend", before any text
+    for left in (300, 200, 100):
+        load = RequestLoad(RequestId(1), 0, 516, 0, left, 0, 128)
+        rig.engine.publish(StepDone(StepReport(CPU, 0, 990.0, 990.1, 0, load=BackendLoad((load,)))))
+        rig.settle()
+        rig.window.prompt.talks.pump()
+    assert any("reading 416 of 516 tokens" in line for line in lines(rig))
+    more(rig, 1, "It keeps what was read.")
+
+    def shape() -> tuple[float, ...]:
+        found = next(b for b in blocks(transcript) if b.text() == "It keeps what was read.").blockFormat()
+        return found.topMargin(), found.leftMargin(), found.textIndent(), found.lineHeight()
+
+    streaming = shape()
+    rig.engine.answer(RequestId(1), "", CPU)
+    rig.settle()
+    rig.window.prompt.talks.pump()
+    assert rig.window.prompt.talks.live is None
+    assert streaming == shape() == (8.0, 0.0, 0.0, 24.0)

@@ -313,3 +313,24 @@ def test_a_first_token_at_once_does_not_read_as_zero(rig) -> None:
     rig.settle()
     rig.window.prompt.talks.pump()
     assert any("GPU, 4.2 ms TTFT, 287 tok/s" in line for line in lines(rig))
+
+
+def test_receipts_stay_within_reach_until_the_engine_is_another(kept, qtbot) -> None:
+    prompt = kept.window.prompt
+    answered(kept, qtbot, "First", "One.")
+    key = prompt.talk.key
+    prompt.new_button.click()
+    prompt.open_conversation(key)
+    assert "receipt:1" in prompt.transcript.toHtml()
+    prompt.new_button.click()
+    prompt.engine_replaced()
+    prompt.open_conversation(key)
+    assert "receipt:1" not in prompt.transcript.toHtml() and "One." in lines(kept)
+
+
+def test_a_request_that_left_the_board_ends_in_words(kept) -> None:
+    prompt = kept.window.prompt
+    number = begun(kept, "First", "One")
+    del kept.board.requests[RequestId(number)]  # a burst of thousands has pushed it off
+    prompt.talks.pump()
+    assert prompt.talks.live is None and "Offramp lost sight of this request." in lines(kept)
