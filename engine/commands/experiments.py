@@ -166,11 +166,13 @@ def progress(what: str, total: int, how: str = "auto") -> Iterator[Callable[...,
         yield _json_lines(what, total)
         return
     if not sys.stderr.isatty():
-        step = max(1, total // 4)
+        step, start = max(1, total // 4), time.monotonic()
 
         def line(done: int, *_: object) -> None:
             if done % step == 0 or done == total:
-                sys.stderr.write(f"{what}: {done} of {total}\n")
+                left_s = (time.monotonic() - start) / max(1, done) * (total - done)
+                words = f", about {left_s:,.0f} s left" if done < total else ""
+                sys.stderr.write(f"{what}: {done} of {total}{words}\n")
 
         yield line
         return

@@ -54,14 +54,14 @@ def page(report: "Report") -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(report.title)}</title><style>{_STYLE}</style></head><body><main>",
         f'<header><p class="kind">{escape(report.title)}</p>{mark}',
-        f'<h1 class="{report.tone}">{escape(report.headline)}</h1>',
-        *(f'<p class="lead">{escape(s)}</p>' for s in report.summary),
+        f'<h1 class="{report.tone}">{_prose(report.headline)}</h1>',
+        *(f'<p class="lead">{_prose(s)}</p>' for s in report.summary),
         "</header>",
     ]
     for section in report.sections:
         out.append(f"<section><h2>{escape(section.title)}</h2>")
         if section.words:
-            out.append(f"<p>{escape(section.words)}</p>")
+            out.append(f"<p>{_prose(section.words)}</p>")
         for part in section.parts:
             drawing = getattr(part, "drawing", None)
             if drawing is not None:
@@ -74,6 +74,11 @@ def page(report: "Report") -> str:
     out.append(f"<section><h2>Definitions</h2>{_list(report.definitions)}</section>")
     out.append("</main></body></html>\n")
     return "\n".join(out)
+
+
+def _prose(words: str) -> str:
+    """A percent sign stays with its number."""
+    return escape(words).replace(" %", "&nbsp;%")
 
 
 def _table(table: "Table", definitions: dict[str, str], mark: str) -> str:
@@ -96,7 +101,7 @@ def _table(table: "Table", definitions: dict[str, str], mark: str) -> str:
         rows.append(f"<tr>{''.join(cells)}</tr>")
     title = f"{escape(table.title)} " if table.title else ""
     marked = f'<span style="color:{svg.EMULATED}">{mark}</span>' if mark else ""
-    note = f'<p class="muted">{escape(table.note)}</p>' if table.note else ""
+    note = f'<p class="muted">{_prose(table.note)}</p>' if table.note else ""
     return (
         f'<div class="table"><h3>{title}{marked}</h3><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table>{note}</div>"

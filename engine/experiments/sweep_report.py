@@ -45,6 +45,7 @@ def slots_report(
 ) -> tuple[Report, dict[str, Any]]:
     """Throughput of each backend alone over its slots, with the knee."""
     knees: dict[str, float] = {}
+    told: list[str] = []
     parts: list[Table | Chart] = []
     foot = assumed_foot(profile)
     for metric_key, title in (
@@ -61,7 +62,9 @@ def slots_report(
             if metric_key == "output_throughput":
                 at = knee(points)
                 knees[backend.name] = at[0]
-                words = f"knee: {at[0]:g} slot{'' if at[0] == 1 else 's'}"
+                words = _knee_words(at[0], points)
+                told.append(f"{backend.name.upper()} {words}")
+                words = words if "rising" in words else f"knee: {words}"
             most = priced_slots(profile, i)
             known = tuple(p for p in points if p[0] <= most)
             beyond = tuple(p for p in points if p[0] >= known[-1][0])
@@ -86,15 +89,23 @@ def slots_report(
         rows.append((str(n), *cells))
     columns = ("slots", *(f"{b} {BY_KEY[k].label}, {BY_KEY[k].unit}" for b in names for k in keys))
     parts.append(Table("slots", "", columns, tuple(rows)))
-    words = ", ".join(f"{n.upper()} {s:g} slot{'' if s == 1 else 's'}" for n, s in knees.items())
     near = round((1 - KNEE) * 100)
     summary = (
         f"The knee is the fewest slots within {near} % of the best throughput: more slots only make "
         "everybody wait longer for each token.",
     )
     whole = [Section("Results", "", tuple(parts)), *published_sections(profile)]
-    report = _report("sweep-slots", "slots", f"Knee: {words}", summary, whole, mark, facts, commands)
+    report = _report(
+        "sweep-slots", "slots", f"Knee: {', '.join(told)}", summary, whole, mark, facts, commands
+    )
     return report, {"knees": knees, "rows": [list(r) for r in rows], "columns": list(columns)}
+
+
+def _knee_words(slots: float, points: Sequence[tuple[float, float]]) -> str:
+    """ "4 slots", or that no knee was reached: the last point is no knee where throughput still grows."""
+    if len(points) > 1 and slots == points[-1][0]:
+        return f"still rising at {slots:g} slots"
+    return f"{slots:g} slot{'' if slots == 1 else 's'}"
 
 
 def knob_report(

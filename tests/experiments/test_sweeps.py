@@ -19,7 +19,7 @@ from engine.experiments.offload_map import backlog_grid
 from engine.experiments.source import preset_source
 from engine.experiments.statistics import Verdict, compare
 from engine.experiments.sweep import knee, knob, knob_jobs
-from engine.experiments.sweep_report import _knob_headline, knob_report, slots_report
+from engine.experiments.sweep_report import _knee_words, _knob_headline, knob_report, slots_report
 from engine.profiling.profile import load_profile
 from tests.engine.watched import profile_json
 from tests.experiments.test_experiments import check_report, results
@@ -82,6 +82,14 @@ def test_the_arms_of_a_pair_come_in_another_order_every_time() -> None:
     assert all(len({(j.point, j.seed) for j in pair}) == 1 for pair in pairs)
     assert all(len({j.arm_name for j in pair}) == 4 for pair in pairs)
     assert len({tuple(j.arm_name for j in pair) for pair in pairs}) > 6
+
+
+def test_the_last_point_is_no_knee_while_throughput_grows() -> None:
+    rising = [(1.0, 10.0), (2.0, 20.0), (4.0, 40.0)]
+    assert _knee_words(knee(rising)[0], rising) == "still rising at 4 slots"
+    level = [(1.0, 10.0), (2.0, 20.0), (4.0, 20.5)]
+    assert _knee_words(knee(level)[0], level) == "2 slots"
+    assert _knee_words(1.0, [(1.0, 10.0)]) == "1 slot"
 
 
 @pytest.mark.parametrize(
