@@ -193,16 +193,16 @@ def make_runner(
     context_tokens: int,
     seed: int = 0,
     on_progress: Progress = _silent,
+    others: Sequence[BackendSpec] = (),
 ) -> TorchRunner:
     """Load a model onto a backend's device.
 
     `load_format` "dummy" gives random weights of `architecture`, or of the model at `model_path`.
-    others: Sequence[BackendSpec] = (),
+    `others` are backends with the same model on the same machine.
     Raises the errors of model files, `ConfigError` for a format and `BackendError` for a device.
     """
     weights: Weights
     if load_format == "dummy":
-    `others` are backends with the same model on the same machine.
         if architecture is None:
             raise ConfigError("Random weights need an architecture: name one with --architecture.")
         weights = DummyWeights(named_shape(architecture), seed)
