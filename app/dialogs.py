@@ -30,6 +30,7 @@ PARTS = (
     ("transformers", "Apache-2.0"),
     ("PySide6-Essentials", "LGPL-3.0"),
     ("pyqtgraph", "MIT"),
+    ("Pygments", "BSD-2-Clause"),
     ("numpy", "BSD-3-Clause"),
     ("gguf", "MIT"),
     ("jinja2", "BSD-3-Clause"),
@@ -37,6 +38,7 @@ PARTS = (
 )
 ELSEWHERE = (
     ("In the prompt", ("Return", "Send"), ("Shift+Return", "New line"), ("Esc", "Stop the answer")),
+    ("In the list of conversations", ("Return", "Open"), ("F2", "Rename"), ("Del", "Delete, pressed twice")),
     (
         "In a receipt",
         ("Left", "Request before"),
