@@ -90,7 +90,8 @@ def choose_backends(
     names = _names(devices)
     options.check_slot_names(names)
     cpus = devices.count("cpu")
-    threads = iter([options.threads] * cpus if options.threads else cpu_threads(cpus))
+    plan = cpu_threads(cpus) if cpus else []
+    threads = iter([options.threads] * cpus if options.threads else plan)
     seen_cpu = False
     specs = []
     for name, device in zip(names, devices, strict=True):
