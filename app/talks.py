@@ -49,6 +49,7 @@ class Talks(QObject):
         self.talk = Conversation()
         self._running: dict[int, Running] = {}  # by request
         self._ended: dict[int, Running] = {}
+        self._unkept = ""  # why the last reply could not be kept
         self._timer = QTimer(self)
         self._timer.setInterval(STREAM_MS)
         self._timer.timeout.connect(self.pump)
@@ -241,7 +242,14 @@ class Talks(QObject):
         self.running_changed.emit()
 
     def _keep(self, exchange: Exchange) -> None:
-        self._try(lambda: self.store.keep(exchange))
+        """Several times a second: a disk that is full is told once."""
+        try:
+            self.store.keep(exchange)
+            self._unkept = ""
+        except EngineError as error:
+            if str(error) != self._unkept:
+                self._unkept = str(error)
+                self.failed.emit(self._unkept)
 
     def _try(self, work: Callable[[], T]) -> T | None:
         try:

@@ -12,7 +12,7 @@ from app.chats import SCHEMA, VERSION, ChatStore
 from app.series.conversation import Conversation, Exchange, copy_title
 from app.widgets.conversation_list import RUNS
 from app.widgets.prompt_title import file_name
-from engine.errors import BackendError
+from engine.errors import BackendError, ConfigError
 from engine.events import EngineFailed, RequestDone, TextOut
 from engine.request import FinishReason, RequestId, RequestTimings
 
@@ -334,3 +334,19 @@ def test_a_request_that_left_the_board_ends_in_words(kept) -> None:
     del kept.board.requests[RequestId(number)]  # a burst of thousands has pushed it off
     prompt.talks.pump()
     assert prompt.talks.live is None and "Offramp lost sight of this request." in lines(kept)
+
+
+def test_a_full_disk_is_told_once_and_the_reply_goes_on(kept, monkeypatch) -> None:
+    prompt, said = kept.window.prompt, []
+    prompt.failed.connect(said.append)
+    number = begun(kept, "First", "One")
+
+    def full(*_args):
+        raise ConfigError("The conversation was not saved (database or disk is full): free some space.")
+
+    monkeypatch.setattr(prompt.talks.store, "keep", full)
+    monkeypatch.setattr("app.talks.KEEP_S", -1.0)  # each time there is text
+    for _ in range(4):
+        more(kept, number, " more")
+    assert "One more more more more" in lines(kept)
+    assert len(said) == 1 and "free some space" in said[0]
