@@ -38,7 +38,7 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
     from engine.cli import add_engine_options
 
     parser.add_argument(
-        "--quick", action="store_true", help="fewer points and requests: seconds, not minutes"
+        "--quick", action="store_true", help="fewer points, requests and runs: a minute, not many"
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for the report and every run")
     names = ", ".join([*published_profiles(), "local"])
