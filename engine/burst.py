@@ -13,6 +13,7 @@ from engine.ledger import result_json
 from engine.profiling.profile import Profile
 from engine.recording import Recorder, head_json
 from engine.request import Request, RequestId, SamplingParams
+from engine.simulation.capacity import preset_capacity_rps
 from engine.workloads.presets import Workload, make_workload
 from engine.workloads.texts import Tokenise
 
@@ -68,18 +69,10 @@ class BurstRunner:
             core.publish(Notice("warning", "A burst is running: stop it first, or wait for its end."))
             core.publish(BurstDone(burst.run_id, True, {}))
             return
-        codec = core.conversations.codec
         try:
             if policy is not None:
                 core.router.set_policy(policy)
-
-            def tokenise(text: str) -> list[int]:
-                return codec.encode(text, add_special=False)
-
-            if burst.build is not None:
-                burst.workload = burst.build(tokenise)
-            else:
-                burst.workload = make_workload(burst.preset, tokenise, burst.seed)
+            burst.workload = self._built(burst)
             for prompt in burst.workload.seeding:
                 core.fitted(Request(RequestId(0), prompt, _ONE_TOKEN, 0.0))
         except EngineError as error:
@@ -89,6 +82,22 @@ class BurstRunner:
         burst.policy = core.router.policy
         core.calibrator.pause_unless_needed(burst.policy)
         self.burst = burst
+
+    def _built(self, burst: Burst) -> Workload:
+        """Its requests; those of a preset arrive as the backends can serve them, as far as that is known."""
+        core = self._core
+        codec = core.conversations.codec
+
+        def tokenise(text: str) -> list[int]:
+            return codec.encode(text, add_special=False)
+
+        if burst.build is not None:
+            return burst.build(tokenise)
+        backends, capacity = core.measurements.profiles(), None
+        if backends is not None:
+            profile = Profile("run", "the run's own calibration", "", backends)
+            capacity = preset_capacity_rps(profile, burst.preset, burst.slots)
+        return make_workload(burst.preset, tokenise, burst.seed, capacity)
 
     @property
     def waiting(self) -> Burst | None:
@@ -135,6 +144,8 @@ class BurstRunner:
     def _seed(self, burst: Burst) -> None:
         assert burst.workload is not None
         burst.phase = Phase.SEEDING
+        if burst.workload.capacity_rps is not None:
+            burst.workload = self._built(burst)  # what it waited for may have been the calibration
         for name in self._core.router.alive():
             self._core.supervisor.send(name, DropUnowned())
             if burst.slots is not None and name in burst.slots:
@@ -212,6 +223,7 @@ class BurstRunner:
             extra={
                 "profile": core.config.emulate,
                 "mixed": burst.mixed,
+                "capacity_rps": burst.workload.capacity_rps if burst.workload else None,
                 "run_id": burst.run_id,
                 "run_file": str(burst.recorder.path) if burst.recorder else None,
             },

@@ -194,6 +194,7 @@ def head_json(
         "run_id": run_id,
         "preset": workload.preset,
         "seed": workload.seed,
+        "capacity_rps": workload.capacity_rps,
         "policy": policy,
         "model": model,
         "emulated": emulated,

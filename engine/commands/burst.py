@@ -68,7 +68,9 @@ def run(args: argparse.Namespace) -> int:
 
 def one_burst(watch: Watch, source: "Source", policy: str | None, seed: int) -> dict[str, Any]:
     """Run one burst on a started engine and wait for its result."""
-    run_id = watch.engine.run_burst(source.name, policy, seed, lambda tokenise: source.build(tokenise, seed))
+    # The engine builds presets itself: some arrive at a share of what its own calibration says it can serve.
+    build = None if source.name in PRESETS else lambda tokenise: source.build(tokenise, seed)
+    run_id = watch.engine.run_burst(source.name, policy, seed, build)
     results: list[dict[str, Any]] = []
 
     def over(events: list[Event]) -> bool:
@@ -200,6 +202,11 @@ def show(result: dict[str, Any], as_json: bool) -> None:
         ("#", "backend", "in", "cached", "out", "queue s", "TTFT s", "E2E s", "finish", "scores s"),
         rows,
     )
+    if result.get("capacity_rps"):
+        sys.stdout.write(
+            f"Arrivals are a share of {result['capacity_rps']:.3g} requests a second, "
+            "which the fastest backend serves alone.\n"
+        )
     placed = ", ".join(f"{n} on {b}" for b, n in result["requests_per_backend"].items())
     makespan, throughput = result["makespan_s"], result["output_throughput"]
     sys.stdout.write(

@@ -62,8 +62,10 @@ def simulated(args: argparse.Namespace, profile_name: str) -> dict[str, object]:
     """The result of the one burst that `args` ask for."""
     profile = load_profile(profile_name)
     check_policy(args.policy, [b.name for b in profile.backends])
-    workload = source_from(args, profile).build(fake_tokenise, args.seed)
-    return simulate(profile, workload, args.policy, slots_from(args, profile), args.scheduling)
+    slots = slots_from(args, profile)
+    workload = source_from(args, profile, preset_slots=slots).build(fake_tokenise, args.seed)
+    result = simulate(profile, workload, args.policy, slots, args.scheduling)
+    return {**result, "capacity_rps": workload.capacity_rps}
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,13 +1,16 @@
 """Options that say what to run: a preset or a trace from a file, and how a trace is fitted."""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 from engine.errors import ConfigError
 from engine.experiments.arms import fastest_place, priced_slots
 from engine.experiments.source import Source, capacity_rps, preset_source, trace_source
 from engine.profiling.profile import Profile, load_profile, local_profile_path
+from engine.simulation.capacity import preset_capacity_rps
 from engine.simulation.simulate import CONTEXT_TOKENS
+from engine.workloads.presets import PRESETS
 from engine.workloads.replayed import retimed
 from engine.workloads.traces import read_trace
 
@@ -41,11 +44,20 @@ def known_profile(emulated: str | None) -> Profile | None:
 
 
 def source_from(
-    args: argparse.Namespace, profile: Profile | None, context_tokens: int = CONTEXT_TOKENS
+    args: argparse.Namespace,
+    profile: Profile | None,
+    context_tokens: int = CONTEXT_TOKENS,
+    preset_slots: Mapping[str, int] | None = None,
 ) -> Source:
-    """The workload that the options ask for. Raises `ConfigError`."""
+    """The workload that the options ask for. Raises `ConfigError`.
+
+    `preset_slots` are those of the run, where they are not the profile's: arrivals of a preset may be a share
+    of what the fastest backend serves with them.
+    """
     if getattr(args, "trace", None) is None:
-        return preset_source(args.preset)
+        if profile is None or args.preset not in PRESETS:
+            return preset_source(args.preset)
+        return preset_source(args.preset, preset_capacity_rps(profile, args.preset, preset_slots))
     if args.limit < 1:
         raise ConfigError(f"--limit {args.limit} leaves nothing: use 1 or more.")
     for name in ("speed", "rate", "load"):

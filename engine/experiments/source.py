@@ -2,23 +2,21 @@
 
 import hashlib
 import json
-import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from engine.errors import UnknownNameError
 from engine.profiling.profile import Profile
 from engine.request import Request, RequestId
 from engine.routing.length import LengthEstimator
-from engine.simulation.oracle import Yardstick
+from engine.simulation.capacity import served_rps
 from engine.simulation.simulate import CONTEXT_TOKENS, fake_tokenise
-from engine.workloads.presets import PRESETS, PlannedRequest, Workload, make_workload
+from engine.workloads.presets import PRESETS, Workload, make_workload
 from engine.workloads.replayed import trace_workload
 from engine.workloads.texts import Tokenise
 from engine.workloads.traces import Trace
 
 Build = Callable[[Tokenise, int], Workload]
-_SATURATED = 32  # requests at once, to learn how many a backend serves a second
 _SEASON = range(1_000, 1_004)  # seeds whose replies an estimator has seen before the runs
 
 
@@ -74,15 +72,4 @@ def trace_source(trace: Trace, context_tokens: int = CONTEXT_TOKENS) -> Source:
 
 def capacity_rps(profile: Profile, source: Source, place: int, slots: int) -> float:
     """Requests a second that one backend of the profile serves alone when they never run out."""
-    workload = source.build(fake_tokenise, 0)
-    some = list(workload.requests)
-    random.Random(0).shuffle(some)
-    at_once = tuple(_now(r) for r in some[:_SATURATED])
-    busy = Workload("saturated", 0, at_once, workload.seeding, "")
-    name = profile.backends[place].name
-    outcome = Yardstick(profile, busy, {name: slots}).quick((place,) * len(at_once))
-    return len(at_once) / outcome.makespan_s
-
-
-def _now(planned: PlannedRequest) -> PlannedRequest:
-    return replace(planned, offset_s=0.0)
+    return served_rps(profile, source.build(fake_tokenise, 0), place, slots)

@@ -7,6 +7,7 @@ from engine.profiling.profile import Profile
 from engine.request import Request, RequestId
 from engine.routing.length import LengthEstimator
 from engine.routing.policies import policy_names
+from engine.simulation.capacity import preset_capacity_rps
 from engine.simulation.oracle import ENUMERATED, Yardstick, outcome_of
 from engine.simulation.simulate import Simulation, fake_tokenise
 from engine.workloads.presets import make_workload
@@ -37,7 +38,8 @@ def all_policies(
     """
     rows: list[Row] = []
     for preset in presets:
-        workloads = [make_workload(preset, fake_tokenise, seed) for seed in seeds]
+        capacity = preset_capacity_rps(profile, preset, slots)
+        workloads = [make_workload(preset, fake_tokenise, seed, capacity) for seed in seeds]
         best: list[float] | None = None
         if len(workloads[0].requests) <= ENUMERATED:
             best = [Yardstick(profile, w, slots).best().mean_e2e_s for w in workloads]
@@ -59,6 +61,7 @@ def all_policies(
                 "p95_ttft_s": _mean([p95_ttft(r) for r in runs]),
                 "requests_per_backend": _placed(runs),
                 "regret": regret,
+                "capacity_rps": capacity,
             }
             rows.append(row)
             on_row(row)

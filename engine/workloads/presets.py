@@ -16,6 +16,7 @@ from engine.workloads.texts import Tokenise, TokenSource
 
 MAX_CONTEXT = 2048
 DEFAULT_CAPACITY_RPS = 1.0  # where no backend was measured
+CAPACITY_PRESET = "steady-1.0"  # whose requests capacity is measured on
 
 Prompt = tuple[int, ...]
 
@@ -49,6 +50,7 @@ class Workload:
     requests: tuple[PlannedRequest, ...]
     seeding: tuple[Prompt, ...]
     description: str
+    capacity_rps: float | None = None  # that its arrivals are a share of; None where they are fixed
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class PresetInfo:
     name: str
     one_line: str
     count: int  # requests
+    paced: bool = False  # its arrivals are a share of what the fastest backend serves
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ def make_workload(
     """Build preset `name`. Torch-free and deterministic: the same seed and tokeniser, the same ids.
 
     `tokenise` maps text to ids without special tokens. `capacity_rps` is what the fastest backend serves
-    in requests a second; only `steady-*` and `bursty` ask. Raises `UnknownNameError` or `ConfigError`.
+    in requests a second; only presets that are `paced` ask. Raises `UnknownNameError` or `ConfigError`.
     """
     if name not in PRESETS:
         raise UnknownNameError("preset", name, tuple(PRESETS))
@@ -92,14 +95,15 @@ def make_workload(
     requests.sort(key=lambda request: request.offset_s)
     assert len(requests) == info.count
     assert all(len(r.prompt) + r.sampling.max_new_tokens <= MAX_CONTEXT for r in requests), name
-    return Workload(name, seed, tuple(requests), tuple(seeding), info.one_line)
+    used = capacity if info.paced else None
+    return Workload(name, seed, tuple(requests), tuple(seeding), info.one_line, used)
 
 
 def _preset(
-    name: str, count: int, one_line: str
+    name: str, count: int, one_line: str, paced: bool = False
 ) -> Callable[[Callable[[_Draw], _Plan]], Callable[[_Draw], _Plan]]:
     def register(builder: Callable[[_Draw], _Plan]) -> Callable[[_Draw], _Plan]:
-        PRESETS[name] = PresetInfo(name, one_line, count)
+        PRESETS[name] = PresetInfo(name, one_line, count, paced)
         _BUILDERS[name] = builder
         return builder
 
@@ -248,13 +252,13 @@ def _mixed(draw: _Draw, offsets_s: list[float], tag: str) -> _Plan:
     ], []
 
 
-@_preset("bursty", 32, "32 requests in clumps (gamma arrivals, shape 0.25) at 0.8 of capacity")
+@_preset("bursty", 32, "32 requests in clumps (gamma arrivals, shape 0.25) at 0.8 of capacity", True)
 def _bursty(draw: _Draw) -> _Plan:
     return _mixed(draw, gamma(draw.count, 0.8 * draw.capacity_rps, 0.25, draw.rng), "bursty")
 
 
 def _steady(load: float) -> None:
-    @_preset(f"steady-{load}", 48, f"48 requests at random moments (Poisson), at {load} of capacity")
+    @_preset(f"steady-{load}", 48, f"48 requests at random moments (Poisson), at {load} of capacity", True)
     def build(draw: _Draw) -> _Plan:
         return _mixed(draw, poisson(draw.count, load * draw.capacity_rps, draw.rng), "steady")
 
