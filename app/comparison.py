@@ -37,6 +37,18 @@ def best_alone(profile: str, source: Any, slots: dict[str, int]) -> Any:
     return baseline_arm(known, source, slots, slots[names[fastest_place(known)]])[0]
 
 
+def workload_of(preset: str, profile: str, slots: dict[str, int]) -> Any:
+    """The preset as a `Source`; where its arrivals are a share of capacity, of what the profile says."""
+    from engine.experiments.source import preset_source
+    from engine.profiling.profile import load_profile
+    from engine.simulation.capacity import preset_capacity_rps
+
+    try:
+        return preset_source(preset, preset_capacity_rps(load_profile(profile), preset, slots))
+    except EngineError:
+        return preset_source(preset)
+
+
 def same_setting(best: Any, arm: Any, slots: dict[str, int]) -> bool:
     """Whether a policy that was chosen is the baseline already, under its own name or as "fastest"."""
     return arm.policy in (best.policy, BASELINE) and best.slots_by_name == slots
@@ -113,9 +125,8 @@ class Comparer(QObject):
         from engine.experiments.arms import Arm
         from engine.experiments.compare import Plan, run_plan
         from engine.experiments.metrics import DEFAULT_SLO
-        from engine.experiments.source import preset_source
 
-        source, (a, b) = preset_source(preset), policies
+        source, (a, b) = workload_of(preset, profile, slots), policies
         arms = tuple(Arm(policy, tuple(slots.items()), policy == a) for policy in policies)
         best = best_alone(profile, source, slots)
         if best is not None and all(not same_setting(best, arm, slots) for arm in arms):

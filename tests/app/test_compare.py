@@ -7,11 +7,14 @@ import pytest
 from fake_engine import CPU, GPU, golden_scene
 from test_charts import keep_panels, texts, too_wide  # noqa: F401
 
-from app.comparison import Comparer, best_alone, same_setting
+from app.comparison import Comparer, best_alone, same_setting, workload_of
 from engine.errors import BackendError
 from engine.experiments.arms import Arm
 from engine.experiments.source import preset_source
 from engine.paths import data_dir
+from engine.profiling.profile import load_profile
+from engine.simulation.capacity import preset_capacity_rps
+from engine.simulation.simulate import fake_tokenise
 
 
 class Invented:
@@ -173,3 +176,14 @@ def test_the_line_about_the_baseline_has_room(rig, qtbot, texts, size) -> None: 
     texts.clear()
     rig.window.card.grab()
     assert too_wide(texts) == []
+
+
+def test_arrivals_follow_the_capacity_of_the_profile() -> None:
+    """Where no calibration tells it, they are those of the preset by itself."""
+    slots = {"cpu": 4, "gpu": 4}
+    paced = workload_of("steady-0.8", "batching-gpu", slots).build(fake_tokenise, 0)
+    assert paced.capacity_rps == preset_capacity_rps(load_profile("batching-gpu"), "steady-0.8", slots)
+    alone = preset_source("steady-0.8").build(fake_tokenise, 0)
+    assert paced.requests[-1].offset_s != alone.requests[-1].offset_s
+    assert workload_of("steady-0.8", "no such profile", slots).build(fake_tokenise, 0) == alone
+    assert workload_of("seed-warm-8", "batching-gpu", slots).build(fake_tokenise, 0).capacity_rps is None
