@@ -55,7 +55,7 @@ class ExperimentRun(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._process: QProcess | None = None
-        self._rest, self._stopping = b"", False
+        self._rest, self._stopping, self.held = b"", False, False
         self._patience = QTimer(self)
         self._patience.setSingleShot(True)
         self._patience.setInterval(PATIENCE_MS)
@@ -83,14 +83,28 @@ class ExperimentRun(QObject):
         process.errorOccurred.connect(self._broke)
         process.start(command[0], command[1:])
 
+    def hold(self, held: bool) -> None:
+        """Stand still while somebody else measures, and go on afterwards. Nothing on Windows."""
+        self.held = held
+        if self._process is not None and sys.platform != "win32":
+            self._signal(signal.SIGSTOP if held else signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        pid = self._process.processId() if self._process is not None else 0
+        if pid:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                log.info("the experiment has ended already")
+
     def stop(self) -> None:
         """Ask it to end as Ctrl+C does: what is done is kept. Ended by force if it does not listen."""
         if self._process is None or self._stopping:
             return
         self._stopping = True
-        pid = self._process.processId()
-        if sys.platform != "win32" and pid:
-            os.kill(pid, signal.SIGINT)
+        if sys.platform != "win32" and self._process.processId():
+            self._signal(signal.SIGINT)
+            self._signal(signal.SIGCONT)  # one that stands still would not hear it
             self._patience.start()
         else:
             self._kill()
@@ -114,6 +128,8 @@ class ExperimentRun(QObject):
                 os.setpriority(os.PRIO_PROCESS, self._process.processId(), NICENESS)
             except OSError as error:  # it has ended already
                 log.info("no lower priority: %s", error)
+        if self.held:
+            self.hold(True)
 
     def _read(self) -> None:
         if self._process is None:

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QObject, Qt, QUrl
@@ -11,6 +10,7 @@ from PySide6.QtWidgets import QDialog, QHBoxLayout, QProgressBar, QVBoxLayout, Q
 
 from app.experiment_run import ExperimentRun, Outcome, Progress, command_of
 from app.series.choices import Choice
+from app.series.experiments import DEPTHS, EXPERIMENTS, QUICK, Experiment, profile_choices
 from app.theme import ThemeHolder, stylesheet
 from app.widgets.chart_view import ChartView
 from app.widgets.controls import Button, LabelledCombo
@@ -21,54 +21,13 @@ from engine.paths import data_dir
 if TYPE_CHECKING:
     from app.main_window import MainWindow
 
-QUICK, FULL = "quick", "full"
-
-
-@dataclass(frozen=True, slots=True)
-class Experiment:
-    """`arguments` are those of the command line; `about` says what it answers."""
-
-    key: str
-    title: str
-    about: str
-    arguments: tuple[str, ...]
-
-
-EXPERIMENTS = (
-    Experiment("map", "Offload map", "Where does sending to the slower backend pay?", ("map",)),
-    Experiment("slots", "Sweep of slots", "How many requests at once serve best?", ("sweep", "slots")),
-    Experiment("rate", "Sweep of arrival rate", "From a fifth of capacity to beyond it.", ("sweep", "rate")),
-    Experiment(
-        "hit-rate", "Sweep of cache hits", "From nothing to nearly all cached.", ("sweep", "hit-rate")
-    ),
-    Experiment("prompt", "Sweep of prompt length", "Short to long prompts, cold.", ("sweep", "prompt")),
-    Experiment("output", "Sweep of reply length", "Short to long replies.", ("sweep", "output")),
-    Experiment("kv", "Sweep of cache size", "When do prefixes stay?", ("sweep", "kv")),
-)
-DEPTHS = (
-    Choice(QUICK, QUICK, "Few points: a minute or two."),
-    Choice(FULL, FULL, "Every point, more runs each: many minutes."),
-)
 ABOUT = (
     "Simulated on a profile, in a process of low priority. On real backends the command line runs the same "
     "with --real, when nothing else is running."
 )
+RUNNING = "The chart appears here when the experiment has ended."
+WAITS = "Waits while a burst runs, so as not to disturb it."
 HINT = "Choose an experiment and press Start. Its chart appears here, with a report beside it."
-
-
-def profile_choices() -> list[Choice]:
-    """This machine's calibration where there is one, then what ships."""
-    from engine.errors import EngineError
-    from engine.profiling.profile import load_profile, local_profile_path, published_profiles
-
-    names = (["local"] if local_profile_path().is_file() else []) + list(published_profiles())
-    out = []
-    for name in names:
-        try:
-            out.append(Choice(name, name, load_profile(name).title))
-        except EngineError:
-            continue  # a calibration of another version: the command says so
-    return out
 
 
 class Bar(QProgressBar):
@@ -102,6 +61,7 @@ class ExperimentsDialog(QDialog):
         super().__init__(parent)
         self._themes, self._say, self._command = themes, say, command
         self.outcome: Outcome | None = None
+        self._words = ""
         self.runner = ExperimentRun(self)
         self.runner.progress.connect(self._progress)
         self.runner.reported.connect(self._reported)
@@ -206,9 +166,10 @@ class ExperimentsDialog(QDialog):
             return
         self.outcome = None
         self.headline.hide()
+        self.chart.set_hint(RUNNING)
         self.chart.show_charts(())
         self.bar.setRange(0, 0)
-        self.state.setText("Starting…")
+        self.state.setText(WAITS if self.runner.held else "Starting…")
         set_tone(self.state, "muted")
         self.runner.start(self._command(self.arguments()))
         self._look()
@@ -216,8 +177,17 @@ class ExperimentsDialog(QDialog):
     def _progress(self, progress: Progress) -> None:
         self.bar.setRange(0, max(1, progress.total))
         self.bar.setValue(progress.done)
+        self._words = progress.words()
         if self.runner.running:
-            self.state.setText(progress.words())
+            self.state.setText(WAITS if self.runner.held else self._words)
+
+    def set_quiet(self, quiet: bool) -> None:
+        """A burst begins or ended: an experiment stands still meanwhile."""
+        if self.runner.held is not quiet:
+            return
+        self.runner.hold(not quiet)
+        if self.runner.running:
+            self.state.setText(self._words if quiet else WAITS)
 
     def _reported(self, outcome: Outcome) -> None:
         self.outcome = outcome
@@ -231,6 +201,7 @@ class ExperimentsDialog(QDialog):
         self.state.setText(problem or "Finished: report, tables and charts are in its folder.")
         set_tone(self.state, "muted" if stopped or not problem else "error")
         if problem:
+            self.chart.set_hint(HINT)
             self.bar.setRange(0, 1)
             self.bar.reset()
         if not self.isVisible() and not stopped:
@@ -281,7 +252,23 @@ def show_experiments(window: "MainWindow") -> ExperimentsDialog:
     if dialog is None:
         emulated = str(window.session.value("emulate") or "")
         dialog = ExperimentsDialog(window.themes, window, window.toast.show_notice, emulated)
+        _give_way(window, dialog)
     dialog.show()
     dialog.raise_()
     dialog.setFocus(Qt.FocusReason.OtherFocusReason)
     return dialog
+
+
+def _give_way(window: "MainWindow", dialog: ExperimentsDialog) -> None:
+    """Bursts and comparisons of the window are measured: nothing of this computes beside them."""
+    comparer = window.wishes.comparer
+
+    def look(*_: object) -> None:
+        run = window.board.run
+        dialog.set_quiet(not comparer.running and (run is None or run.done is not None))
+
+    window.bridge.changed.connect(look)
+    window.bridge.replaced.connect(look)
+    for signal in (comparer.progress, comparer.finished, comparer.failed):
+        signal.connect(look)
+    look()

@@ -36,6 +36,10 @@ class ChartView(QWidget):
     def sizeHint(self) -> QSize:
         return QSize(920, 518)
 
+    def set_hint(self, hint: str) -> None:
+        self._hint = hint
+        self._tell()
+
     def show_charts(self, paths: tuple[Path, ...]) -> None:
         """Files that cannot be read are left out."""
         self._charts = []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from fake_engine import golden_scene
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtTest import QTest
@@ -15,8 +16,10 @@ from test_window import clipped
 
 from app.actions import entries
 from app.experiment_run import ExperimentRun, Progress, command_of
-from app.experiments_dialog import EXPERIMENTS, ExperimentsDialog, show_experiments
+from app.experiments_dialog import ExperimentsDialog, show_experiments
+from app.series.experiments import EXPERIMENTS
 from engine.cli import make_parser
+from engine.events import BurstDone
 
 SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 120 60" width="120" height="60">'
@@ -137,6 +140,28 @@ def test_progress_says_what_is_left(open_dialog, qtbot) -> None:
     assert dialog.headline.text().startswith("It pays")  # of what was complete
     assert Progress("runs", 1, 9, 300.0).words() == "runs: 1 of 9, about 5 min left"
     assert Progress("runs", 0, 9, None).words() == "runs: 0 of 9"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process cannot be held there")
+def test_an_experiment_stands_still_while_a_burst_runs(rig, open_dialog, qtbot) -> None:
+    dialog = open_dialog("wait")
+    dialog.start_button.click()
+    qtbot.waitUntil(lambda: "3 of 4" in dialog.state.text(), timeout=10_000)
+    child = psutil.Process(dialog.runner._process.processId())
+    scene = golden_scene()
+    rig.engine.publish(*scene)
+    rig.settle()
+    qtbot.waitUntil(lambda: child.status() == psutil.STATUS_STOPPED, timeout=5_000)
+    assert dialog.state.text().startswith("Waits while a burst runs")
+    rig.engine.publish(BurstDone("run-1", False, {}))
+    rig.settle()
+    qtbot.waitUntil(lambda: child.status() != psutil.STATUS_STOPPED, timeout=5_000)
+    assert dialog.state.text().startswith("runs: 3 of 4")
+    rig.engine.publish(*scene)
+    rig.settle()
+    dialog.stop_button.click()  # one that stands still can be stopped all the same
+    qtbot.waitUntil(lambda: not dialog.runner.running, timeout=10_000)
+    assert "What is done is kept" in dialog.state.text()
 
 
 def test_a_child_that_does_not_listen_is_ended_by_force(open_dialog, qtbot) -> None:
