@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from collections.abc import Callable
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,26 @@ def check_report(folder: Path) -> str:
 def test_the_report_is_one_marked_file(compared: Path) -> None:
     page = check_report(compared)
     assert "the fastest backend alone" in page and page.count("<script") == 0
+
+
+def test_every_metric_has_its_definition_on_hover_and_in_the_text(compared: Path) -> None:
+    page = (compared / "report.html").read_text("utf-8")
+    shown = [row[""].rpartition(",")[0] for row in csv.DictReader((compared / "means.csv").open())]
+    by_label = {m.label: escape(m.definition, quote=True) for m in BY_KEY.values()}
+    assert len(shown) > 8
+    for label in shown:
+        words = by_label[label]
+        assert f'title="{words}">{label}, ' in page and f"<dt>{label}</dt><dd>" in page
+        assert f"**{label}**: " in (compared / "report.md").read_text("utf-8")
+
+
+def test_no_setting_always_goes_first() -> None:
+    many = plan(20)
+    order = [many.key(arm) for _, arm in many.order()]
+    orders = [tuple(order[i : i + 2]) for i in range(0, 40, 2)]
+    assert len(set(orders)) == 2 and 4 <= orders.count(orders[0]) <= 16
+    assert [pair for pair, _ in many.order()] == [n for n in range(1, 21) for _ in range(2)]
+    assert many.order() == plan(20).order()
 
 
 def test_a_second_call_runs_nothing_again(compared: Path, capsys: Capture) -> None:
