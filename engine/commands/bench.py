@@ -8,7 +8,7 @@ from dataclasses import asdict
 from importlib.util import find_spec
 from typing import Any
 
-from engine.commands import bench_routing
+from engine.commands import bench_routing, bench_steps
 from engine.commands.common import STDERR, print_table
 from engine.errors import ConfigError
 
@@ -39,6 +39,7 @@ def add_parser(commands: Any) -> None:
     window = kinds.add_parser("window", help="what the window costs, and how quickly it answers")
     window.set_defaults(run=run_window)
     bench_routing.add_parser(kinds)
+    bench_steps.add_parser(kinds)
     for name, words in (
         ("growth", "costs of long replies and queues"),
         ("overhead", "the loop around a step"),
