@@ -43,6 +43,7 @@ from engine.request import (
     SamplingParams,
 )
 from engine.routing.router import Router
+from engine.stalls import StallWatch, numbers_words
 from engine.supervisor import Supervisor, Unit
 from engine.text import Message
 from engine.transport import Loaded
@@ -82,6 +83,7 @@ class Core:
         self._typed = 0
         self._told_s: dict[BackendName, float] = {}  # when each backend's prices were last published
         self.measurements = Measurements(self)
+        self._stalls = StallWatch(self)
         self._open: set[RequestId] = set()  # requests of the user that have not ended
         self._held: dict[RequestId, Callable[[], None]] = {}  # prompts typed before any backend had loaded
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
@@ -99,7 +101,9 @@ class Core:
         """One turn of the loop: wait for something, then take everything that is there."""
         now = self.clock.now_s()
         timeout = min(longest_s, max(0.0, self._timers[0][0] - now)) if self._timers else longest_s
-        for name, message in self.supervisor.poll(wake, timeout):
+        messages = self.supervisor.poll(wake, timeout)
+        self._stalls.look()
+        for name, message in messages:
             if message is None:
                 self._on_death(name)
             elif isinstance(message, Loaded):
@@ -164,16 +168,16 @@ class Core:
                 self._close(entry, FinishReason.ERROR, f"The {unit.info.label} backend stopped: {why}")
                 ended.append(entry.number)
             else:
-                self._route(entry, now, moved_from=name)
+                self.route(entry, now, moved_from=name)
                 moved.append(entry.number)
         if not self.router.alive() and not self.loading:
             for request_id in list(self._held):
                 self._drop_held(request_id, FinishReason.ERROR, f"No backend could start: {why}")
         words = [why]
         if any(ended):
-            words.append(f"{_numbers([n for n in ended if n])} ended with error.")
+            words.append(f"{numbers_words([n for n in ended if n])} ended with error.")
         if moved:
-            words.append(f"{_numbers(moved)} moved.")
+            words.append(f"{numbers_words(moved)} moved.")
         if self.router.alive():
             words.append("The other backend and this window carry on.")
         self.supervisor.set_state(name, BackendState.STOPPED, " ".join(words))
@@ -206,11 +210,13 @@ class Core:
             self.publish(news)
         for request_id, token in report.tokens:
             reply = self._replies.get(request_id)
+            entry = self.ledger.entries.get(request_id)
+            if entry is None or not entry.is_at(report.backend):
+                continue  # it was moved to another backend
             if reply is not None and token not in self.conversations.codec.eos_ids:
                 text, stopped = reply.push(token)
                 if text:
                     self.publish(TextOut(request_id, text))
-                entry = self.ledger.entries[request_id]
                 if stopped and entry.reason is None:
                     self.supervisor.send(entry.backend, Cancel(request_id))
                     self._close(entry, FinishReason.STOP)
@@ -264,7 +270,7 @@ class Core:
         elif not self.router.alive():
             self._close(entry, FinishReason.ERROR, "No backend is running: restart one.")
         else:
-            self._route(entry, self.clock.now_s(), only=only)
+            self.route(entry, self.clock.now_s(), only=only)
 
     def fitted(self, request: Request) -> Request:
         """`Request.fitted` to the context; raises `PromptError` as well where the pool is too small."""
@@ -294,7 +300,7 @@ class Core:
         request = Request(request_id, (), GREEDY, self.clock.now_s())
         self._close(self._enter(request, self._typed, None), reason, message)
 
-    def _route(
+    def route(
         self,
         entry: Entry,
         now_s: float,
@@ -371,11 +377,3 @@ class Core:
         entry.backend = name
         self.supervisor.send(name, Submit(request, 0))
         return request.id
-
-
-def _numbers(numbers: list[int]) -> str:
-    if len(numbers) == 1:
-        return f"Request {numbers[0]}"
-    if numbers == list(range(numbers[0], numbers[-1] + 1)):
-        return f"Requests {numbers[0]} to {numbers[-1]}"
-    return f"Requests {', '.join(map(str, numbers))}"

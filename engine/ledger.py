@@ -42,6 +42,10 @@ class Entry:
             tuple(self.token_times_s),
         )
 
+    def is_at(self, backend: BackendName) -> bool:
+        """False for a backend that it was moved away from, whatever that one still does with it."""
+        return self.backend in (backend, "")
+
     def done(self) -> RequestDone:
         """The event that tells its end."""
         assert self.reason is not None
@@ -76,15 +80,15 @@ class Ledger:
         """Book one step; returns the entries that ended with it."""
         for admission in report.admitted:
             # A request that was cancelled meanwhile has ended, whatever its backend still did with it.
-            if entry := self._unfinished(admission.request_id):
+            if entry := self._unfinished(admission.request_id, report):
                 entry.admitted_s, entry.cached_tokens = admission.time_s, admission.cached_tokens
                 entry.state, entry.started = RequestState.PREFILL, True
         for request_id, cached in report.cache_hits:
-            if entry := self._unfinished(request_id):
+            if entry := self._unfinished(request_id, report):
                 entry.cached_tokens = cached
         for request_id, token in report.tokens:
             entry = self.entries.get(request_id)
-            if entry is None:
+            if entry is None or not entry.is_at(report.backend):
                 continue
             if entry.state is RequestState.FINISHED:
                 entry.wasted_tokens += 1  # computed past a stop string or a cancel
@@ -95,14 +99,17 @@ class Ledger:
         ended = []
         for ending in report.ended:
             entry = self.entries.get(ending.request_id)
-            if entry is not None and entry.state is not RequestState.FINISHED:
+            if entry is not None and self._unfinished(ending.request_id, report):
                 self.close(entry, ending.reason, report.finished_s)
                 ended.append(entry)
         return ended
 
-    def _unfinished(self, request_id: RequestId) -> Entry | None:
+    def _unfinished(self, request_id: RequestId, report: StepReport) -> Entry | None:
+        """The entry that a report speaks of, where it may still change it."""
         entry = self.entries.get(request_id)
-        return None if entry is None or entry.state is RequestState.FINISHED else entry
+        if entry is None or entry.state is RequestState.FINISHED or not entry.is_at(report.backend):
+            return None
+        return entry
 
     @staticmethod
     def close(entry: Entry, reason: FinishReason, time_s: float, message: str = "") -> None:

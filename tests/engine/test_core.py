@@ -212,6 +212,7 @@ def test_a_stalled_backend_can_be_restarted(make: Make) -> None:
     assert house.state("gpu") is BackendState.STALLED
     house.core.restart(house.core.router.fastest_first()[0])
     assert house.reasons(started) == [ERROR] * 4
+    house.pump("cpu")
     house.hand("gpu").load()
     house.turn()
     house.wait_s(1000)
