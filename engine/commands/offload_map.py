@@ -86,5 +86,5 @@ def _measure(args: argparse.Namespace, folder: Path) -> Measured | None:
     if not done.finished:
         stopped()
         return None
-    words = "measured on this machine" if args.emulate is None else "run on emulated backends in real time"
+    words = "measured on this machine" if args.emulate is None else "emulated, in real time"
     return Measured(done, seeds, words)

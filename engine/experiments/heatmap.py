@@ -49,14 +49,21 @@ class Panel:
     measured: Mapping[Cell, Shade] = field(default_factory=dict)
 
 
-def heatmap(title: str, subtitle: str, panels: Sequence[Panel], mark: Mark, foot: str = "") -> str:
-    """One or two surfaces side by side, with the border of where it pays."""
+def heatmap(
+    title: str,
+    subtitle: str,
+    panels: Sequence[Panel],
+    mark: Mark,
+    foot: str = "",
+    circles: str = "measured on this machine",
+) -> str:
+    """One or two surfaces side by side, with the border of where it pays; `circles` says what marks are."""
     drawing, down = sheet(title, subtitle, HEIGHT, mark, foot)
     gap = 56
     width = (WIDTH - LEFT - RIGHT - gap * (len(panels) - 1)) / len(panels)
     for i, panel in enumerate(panels):
         _surface(drawing, panel, LEFT + i * (width + gap), TOP + down, width, HEIGHT - TOP - FOOT)
-    _legend(drawing, HEIGHT + down - 84, any(p.measured for p in panels))
+    _legend(drawing, HEIGHT + down - 84, circles if any(p.measured for p in panels) else "")
     return drawing.render()
 
 
@@ -71,9 +78,12 @@ def _surface(drawing: Svg, panel: Panel, left: float, top: float, width: float, 
         x, y = x0 + w * column, bottom - h * (row + 1)
         point = panel.measured.get((column, row))
         drawing.begin(f"{shade.words} {point.words}" if point else shade.words)
-        _cell(drawing, shade, x, y, w, h, y + h / 2 + 6 if point is None else y + h - 9)
-        if point is not None:
-            _point(drawing, point, x + w / 2, y + (h - 18) / 2, min(32.0, h - 24))
+        if point is None:
+            _cell(drawing, shade, (x, y, w, h), y + h / 2 + 6, 17)
+        else:  # the mark above, the simulated figure below it
+            size = min(32.0, h - 22)
+            _cell(drawing, shade, (x, y, w, h), y + h - 7, 17 if h > 60 else 14)
+            _point(drawing, point, x + w / 2, y + (h - 16) / 2, size)
         drawing.end()
     _border(drawing, panel.cells, x0, bottom, w, h)
     for i, words in enumerate(panel.columns):
@@ -84,17 +94,21 @@ def _surface(drawing: Svg, panel: Panel, left: float, top: float, width: float, 
     drawing.text(left + 14, (y0 + bottom) / 2, panel.y, 15, svg.MUTED, anchor="middle", turn=-90)
 
 
-def _cell(drawing: Svg, shade: Shade, x: float, y: float, w: float, h: float, base: float) -> None:
+def _cell(
+    drawing: Svg, shade: Shade, box: tuple[float, float, float, float], base: float, size: float
+) -> None:
+    """`box` is x, y, width, height; `base` the line that the figure of `size` stands on."""
+    x, y, w, h = box
     fill = colour(shade.gain) if shade.sure is not False else svg.PANEL
     drawing.rect(x + 1, y + 1, w - 2, h - 2, fill, svg.LINE if fill == svg.PANEL else "none", rx=2)
     words = "0" if abs(shade.gain) < 0.005 else figure(shade.gain * 100, 0, sign=True)
     if shade.sure is False:
         _hatch(drawing, x + 1, y + 1, w - 2, h - 2)
         # The figure stands on a patch of its own: lines through digits are hard to read from afar.
-        half = 6 + 5.2 * len(words)
-        drawing.rect(x + w / 2 - half, base - 18, 2 * half, 24, svg.PANEL)
+        half = min(w / 2 - 3, 6 + size * 0.31 * len(words))
+        drawing.rect(x + w / 2 - half, base - size, 2 * half, size * 1.3, svg.PANEL)
     ink = _ink(fill, shade.gain)
-    drawing.text(x + w / 2, base, words, 17, ink, 600 if shade.pays or shade.harms else 400, "middle")
+    drawing.text(x + w / 2, base, words, size, ink, 600 if shade.pays or shade.harms else 400, "middle")
 
 
 def _hatch(drawing: Svg, x: float, y: float, w: float, h: float) -> None:
@@ -134,7 +148,7 @@ def _border(drawing: Svg, cells: Mapping[Cell, Shade], x0: float, bottom: float,
             drawing.line(x, y, x + w, y, svg.TEXT, 2.5)
 
 
-def _legend(drawing: Svg, y: float, measured: bool) -> None:
+def _legend(drawing: Svg, y: float, circles: str) -> None:
     x = float(LEFT + 78)
     for value in _STEPS:
         drawing.rect(x, y, 44, 16, colour(value), svg.LINE)
@@ -148,10 +162,10 @@ def _legend(drawing: Svg, y: float, measured: bool) -> None:
     words = "thick line: it pays from here on"
     drawing.line(x, y + 28, x + 44, y + 28, svg.TEXT, 2.5)
     drawing.text(x + 54, y + 33, words, 14, svg.MUTED)
-    if measured:
+    if circles:
         x += 345
         drawing.mark(x + 8, y + 8, 18, "o", colour(0.1), svg.TEXT)
-        drawing.text(x + 26, y + 13, "measured on this machine", 14, svg.MUTED)
+        drawing.text(x + 26, y + 13, circles, 14, svg.MUTED)
         drawing.text(x + 26, y + 33, "(dashed: too few runs)", 14, svg.MUTED)
 
 

@@ -189,9 +189,7 @@ def _picture(told: Told, grids: Sequence[Grid], metric: str, mark: Mark, foot: s
         f"% less {METRIC_WORDS[metric]} than {called(told.fast)} alone; the better of "
         f"{' and '.join(POLICIES)}; {grids[0].about}"
     )
-    if told.measured is not None and any(p.measured for p in panels):
-        subtitle += f"; circles: {told.measured.where}"
-    return heatmap(title, subtitle, panels, mark, foot)
+    return heatmap(title, subtitle, panels, mark, foot, told.measured.where if told.measured else "")
 
 
 def _alike(told: Told, a: Grid, b: Grid, metric: str) -> bool:

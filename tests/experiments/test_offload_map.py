@@ -207,7 +207,7 @@ def test_measured_cells_stand_beside_the_simulated_ones(
     )
     assert point["gain"] == pytest.approx(1 - routed / alone)
     text = (out / "charts" / "map-backlog-mean-e2e.svg").read_text("utf-8")
-    assert "Run on emulated backends in real time: " in text and text.count("<circle") == 2  # and the legend
+    assert "Emulated, in real time: " in text and text.count("<circle") == 2  # and the legend
     table = (out / "measured-backlog-mean-e2el-ms.csv").read_text("utf-8")
     assert "24 requests, 97 % cached" in table
 
@@ -246,6 +246,32 @@ def any_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Grids at once: no search for the best slots of every cell."""
     arm = Arm("forced-gpu", tuple(USUAL.items()), baseline=True)
     monkeypatch.setattr("engine.experiments.offload_map.baseline_arm", lambda *args: (arm, []))
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(5, 5), (10, 7)])
+def test_marks_and_figures_do_not_cover_each_other(columns: int, rows: int) -> None:
+    """Both sizes of the map, every cell measured: no figure runs into a mark or out of its cell."""
+    names = tuple(str(i) for i in range(columns)), tuple(str(i) for i in range(rows))
+    cells = {(i, j): Shade(-0.38, (i + j) % 2 == 0, "c") for i in range(columns) for j in range(rows)}
+    panel = Panel("P", "p", *names, cells, "x", "y", cells)
+    tree = ElementTree.fromstring(heatmap("T", "s", [panel, panel], Mark("SIMULATED", "x")))
+    space = "{http://www.w3.org/2000/svg}"
+    groups = list(tree.iter(f"{space}g"))
+    assert len(groups) == 2 * columns * rows
+    for g in groups:
+        box, circle = g.find(f"{space}rect"), g.find(f"{space}circle")
+        below, inside = g.findall(f"{space}text")
+        assert box is not None and circle is not None
+
+        def at(part: Any, key: str) -> float:
+            return float(part.get(key))
+
+        lowest = at(circle, "cy") + at(circle, "r")
+        assert at(box, "y") < at(circle, "cy") - at(circle, "r")
+        assert lowest <= at(below, "y") - 0.75 * at(below, "font-size")  # the height of digits
+        assert at(below, "y") < at(box, "y") + at(box, "height")
+        for text, room in ((below, at(box, "width")), (inside, 2 * at(circle, "r"))):
+            assert 0.6 * at(text, "font-size") * len(text.text or "") < room
 
 
 def test_the_cells_to_measure_are_on_the_map(any_slots: None) -> None:
