@@ -125,7 +125,8 @@ class ExperimentRun(QObject):
         """The window and its backends go first."""
         if self._process is not None and hasattr(os, "setpriority"):
             try:
-                os.setpriority(os.PRIO_PROCESS, self._process.processId(), NICENESS)
+                pid, own = self._process.processId(), os.getpriority(os.PRIO_PROCESS, 0)
+                os.setpriority(os.PRIO_PROCESS, pid, min(19, own + NICENESS))
             except OSError as error:  # it has ended already
                 log.info("no lower priority: %s", error)
         if self.held:

@@ -169,7 +169,7 @@ class ExperimentsDialog(QDialog):
         self.chart.set_hint(RUNNING)
         self.chart.show_charts(())
         self.bar.setRange(0, 0)
-        self.state.setText(WAITS if self.runner.held else "Starting…")
+        self.state.setText(WAITS if self.runner.held else "Starting: looking for the best slot counts…")
         set_tone(self.state, "muted")
         self.runner.start(self._command(self.arguments()))
         self._look()
