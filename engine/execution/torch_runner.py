@@ -11,7 +11,7 @@ from engine.config import BackendSpec
 from engine.devices import adapter
 from engine.devices.owner import Owner
 from engine.errors import BackendError, ConfigError
-from engine.execution.attention import plan_step
+from engine.execution.attention import StepPlan, plan_step
 from engine.execution.bakeoff import fastest_format
 from engine.execution.cuda_graphs import DecodeGraphs, context_buckets, sample_on_device
 from engine.execution.linear import LINEAR_FORMATS
@@ -141,11 +141,15 @@ class TorchRunner:
         self._check_thread()
         assert batch.rows, "an empty batch has nothing to compute"
         with torch.inference_mode():
-            plan = plan_step(batch, self._storage, self._bucket)
+            plan = self.lay_out(batch)
             if every_token:
                 count = sum(row.length for row in batch.rows)
                 plan = replace(plan, sampled=torch.arange(count, device=self._device))
             return self._model.forward(plan, self._storage)
+
+    def lay_out(self, batch: Batch) -> StepPlan:
+        """The batch in tensors: ids, places in the cache, block tables."""
+        return plan_step(batch, self._storage, self._bucket)
 
     def forget(self, request_id: RequestId) -> None:
         """The request ended: drop its random generator."""

@@ -1,10 +1,15 @@
 """What a step costs beside its forward pass, and how costs grow with replies and queues.
 
-`python -m engine.experiments.growth SPEC` with model, format, threads, tokens and queued prints JSON
-lines `{"test", "value", "unit"}`. Scheduler, cache and runner are the real ones, in the loop's own order.
+Beside it are the scheduler, the block tables as tensors, the report and its way through a pipe, and the text
+of the new tokens, which in an engine is another process's work.
+
+`python -m engine.experiments.growth SPEC` prints JSON lines `{"test", "value", "unit"}`. SPEC: model, format,
+threads, tokens, queued and, for a model that lacks one, the path of a model whose `tokenizer` serves.
+Scheduler, cache and runner are the real ones, in the loop's own order.
 """
 
 import json
+import pickle
 import sys
 import time
 from pathlib import Path
@@ -24,9 +29,11 @@ def main() -> None:
     prepare_environment()
     from engine.execution.torch_runner import make_runner
     from engine.kv.manager import KvManager
+    from engine.models.prepare import prepared
     from engine.request import BackendName, Request, RequestId, SamplingParams
     from engine.scheduling.policies import make_policy
     from engine.scheduling.scheduler import Scheduler
+    from engine.text import Detokenizer, TextCodec
 
     spec: dict[str, Any] = json.loads(sys.argv[1])
     name, clock = BackendName("bench"), MonotonicClock()
@@ -34,9 +41,13 @@ def main() -> None:
     backend_spec = BackendSpec(name, "cpu", "cpu", spec["threads"], spec["format"], kv_blocks=blocks)
     runner = make_runner(backend_spec, Path(spec["model"]), None, "auto", spec["tokens"] + 2 * _PROMPT)
 
+    codec = TextCodec.load(prepared(Path(spec.get("tokenizer", spec["model"]))))
+    texts: dict[RequestId, Detokenizer] = {}
+
     def backend(requests: int, tokens: int) -> Backend:
         scheduler = Scheduler(KvManager(blocks, "bench"), make_policy("fcfs"), 4, 512, ())
         made = Backend(name, scheduler, runner, clock)
+        texts.clear()
         for n in range(requests):
             prompt = tuple((31 * n + 7 * i) % 200 + 5 for i in range(_PROMPT))
             params = SamplingParams(temperature=0.0, max_new_tokens=tokens, ignore_eos=True)
@@ -44,14 +55,21 @@ def main() -> None:
         return made
 
     def step(loop: Backend) -> tuple[float, float]:
-        """One turn of the loop: (seconds in the runner, seconds around it)."""
+        """One turn of the loop: (seconds of the forward pass and of choosing, seconds around them)."""
         started = clock.now_s()
         batch = loop.begin()
+        decided = clock.now_s()
+        runner.lay_out(batch)  # the runner does it again: here it is timed
         begun = clock.now_s()
         ids = runner.run(batch)
         ended = clock.now_s()
-        loop.finish(batch, ids, started, ended)
-        return ended - begun, begun - started + clock.now_s() - ended
+        report = loop.finish(batch, ids, started, ended)
+        for request_id, token in pickle.loads(pickle.dumps(report)).tokens:  # as a pipe does
+            if request_id not in texts:
+                texts[request_id] = codec.detokenizer()
+            texts[request_id].push(token)
+        laid_out = begun - decided
+        return ended - begun - laid_out, decided - started + laid_out + clock.now_s() - ended
 
     def steps(loop: Backend, count: int) -> list[tuple[float, float]]:
         return [step(loop) for _ in range(count)]

@@ -18,7 +18,7 @@ from engine.experiments.backend_bench import (
 )
 from engine.experiments.children import json_lines
 from engine.experiments.contestant_tests import CONTEXT, ROWS, SHARED, burst_prompts, prompts
-from tests.support import tiny_model
+from tests.support import embedded_model_path, tiny_model
 
 
 def test_a_build_for_another_processor_is_refused() -> None:
@@ -76,6 +76,7 @@ def test_a_comparison_from_end_to_end(tmp_path: Path) -> None:
 def test_growth_runs_the_real_loop(tmp_path: Path) -> None:
     tiny_model("llama", max_position_embeddings=1024).save_pretrained(tmp_path)
     spec = {"model": str(tmp_path), "format": "float32", "threads": 1, "tokens": 100, "queued": 8}
+    spec["tokenizer"] = str(embedded_model_path())
     found = {row["test"]: row["value"] for row in json_lines("engine.experiments.growth", spec)}
     assert all(value > 0 for value in found.values())
     assert {"overhead_share_rows_4_queued_8", "reply_last_tokens_step", "reply_100_tokens"} <= set(found)
