@@ -1,5 +1,7 @@
 """The live correction of step times."""
 
+import random
+
 import pytest
 
 from engine.events import StepReport
@@ -40,3 +42,22 @@ def test_one_interruption_counts_for_little() -> None:
     check = PriceCheck()
     check.step(step(100.0), MODEL, False)
     assert check.factor < 1.02
+
+
+@pytest.mark.parametrize("off", [0.7, 1.3])
+def test_a_model_that_is_wrong_by_30_percent_is_put_right_within_a_few_half_lives(off: float) -> None:
+    """Steps of every kind take `off` times what the model says, give or take a tenth."""
+    check, draws = PriceCheck(), random.Random(0)
+    for i in range(8 * HALF_LIFE_STEPS):
+        report = step(MODEL.rows_s(1 + i % 2) * off * draws.uniform(0.9, 1.1), 1 + i % 2)
+        check.step(report, MODEL, False)
+    assert check.factor == pytest.approx(off, rel=0.02)
+    assert check.error < 0.03, "and what is left is noise that a forecast averages out"
+
+
+def test_the_error_falls_again_once_the_model_has_been_put_right() -> None:
+    check, highest = PriceCheck(), 0.0
+    for _ in range(8 * HALF_LIFE_STEPS):
+        check.step(step(0.013), MODEL, False)
+        highest = max(highest, check.error)
+    assert highest > 0.04 and check.error < 0.01
