@@ -118,11 +118,13 @@ def _stacked(places: Sequence[float], size: float) -> list[tuple[float, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One series. `backend` cpu or gpu gives its colour; policies are neutral and told by their dashes."""
+    """One series. A backend's `rank` gives its mark: 0, the fastest, is the blue circle, 1 the amber square,
+    whatever they are called. Policies have none: they are neutral and told by their dashes.
+    """
 
     label: str
     points: tuple[tuple[float, float], ...]
-    backend: str = ""
+    rank: int | None = None
     dash: str = ""
     strong: bool = False
     knee: tuple[float, float] | None = None
@@ -186,7 +188,7 @@ def curves(title: str, subtitle: str, axes: Axes, series: Sequence[Curve], mark:
         end = placed.get(s.label, 0.0)
         line, ink = _colours(s)
         places = [(at_x(x), at_y(y)) for x, y in s.points]
-        shape = "s" if s.backend.startswith("cpu") else "o"
+        shape = "s" if s.rank == 1 else "o"
         for (x, _), reach in zip(places, s.ranges, strict=False):
             if reach is not None:
                 beside = x + 5 * (list(series).index(s) - (len(series) - 1) / 2)
@@ -211,6 +213,6 @@ def curves(title: str, subtitle: str, axes: Axes, series: Sequence[Curve], mark:
 
 
 def _colours(curve: Curve) -> tuple[str, str]:
-    if curve.backend:
-        return (svg.CPU_LINE, svg.CPU_INK) if curve.backend.startswith("cpu") else (svg.GPU_LINE, svg.GPU_INK)
+    if curve.rank in (0, 1):
+        return ((svg.GPU_LINE, svg.GPU_INK), (svg.CPU_LINE, svg.CPU_INK))[curve.rank]
     return (svg.TEXT, svg.TEXT) if curve.strong else (svg.MUTED, svg.MUTED)

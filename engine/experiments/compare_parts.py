@@ -10,7 +10,7 @@ from engine.experiments.compare import Outcome
 from engine.experiments.metrics import BY_KEY, METRICS, Metric
 from engine.experiments.report import Chart, Section, Table
 from engine.experiments.statistics import Comparison, Verdict, mean_interval
-from engine.experiments.svg import figure, percent
+from engine.experiments.svg import counted, figure, percent
 
 TONES = {Verdict.BETTER: "good", Verdict.WORSE: "bad"}
 _DRAWN = ("duration", "mean_e2el_ms", "p95_ttft_ms")
@@ -67,7 +67,7 @@ def _means_table(told: Told) -> Table:
 def _foot(told: Told, dot: str) -> str:
     plan = told.outcome.plan
     words = f"Dot: one {dot}; square and whisker: mean and its 95 % interval."
-    return f"{plan.source.name}, {told.outcome.pairs} pairs. {words}"
+    return f"{plan.source.name}, {counted(told.outcome.pairs, 'pair')}. {words}"
 
 
 def _runs_chart(told: Told, metric: Metric) -> Chart | None:
@@ -153,7 +153,7 @@ def ladder_section(ladder: Sequence[Solo], arm: Arm, mark: Mark) -> Section:
     curve = Curve(
         f"{name.upper()} alone",
         tuple((float(s.slots), s.makespan_s) for s in ladder),
-        name,
+        0,
         strong=True,
         knee=(float(best.slots), best.makespan_s),
         knee_words=f"best: {best.slots} slot{'' if best.slots == 1 else 's'}",

@@ -20,7 +20,7 @@ from engine.experiments.metrics import METRICS
 from engine.experiments.published import published_sections
 from engine.experiments.report import Report, machine_facts
 from engine.experiments.statistics import RULE, Verdict
-from engine.experiments.svg import figure, percent
+from engine.experiments.svg import counted, figure, percent
 from engine.experiments.tables import DEFAULT_POLICY
 from engine.profiling.profile import Profile
 
@@ -100,13 +100,15 @@ def _headline(told: Told, main: str | None) -> tuple[str, str]:
         change = percent(c.share(c.difference))
         return f"{name} {_WORDS[c.verdict]} {other}: {change} makespan", TONES[c.verdict]
     if c.verdict is Verdict.NONE:
-        return f"{name} against {other}: {c.pairs} pairs are too few for a verdict", ""
+        return f"{name} against {other}: {counted(c.pairs, 'pair')}, too few for a verdict", ""
     return f"No difference found between {name} and {other} in makespan", ""
 
 
 def _summary(told: Told, main: str | None) -> list[str]:
     outcome, plan = told.outcome, told.outcome.plan
-    out = [f"{plan.source.name}: {plan.source.description}. {outcome.pairs} pairs, order shuffled."]
+    out = [
+        f"{plan.source.name}: {plan.source.description}. {counted(outcome.pairs, 'pair')}, order shuffled."
+    ]
     if not outcome.finished:
         out.append(
             f"Stopped early: {outcome.pairs} of {plan.pairs} pairs are complete; the same command goes on."

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from engine.experiments.grid import Done
 from engine.experiments.metrics import BY_KEY
 from engine.experiments.statistics import Comparison, Verdict, compare
-from engine.experiments.svg import figure, percent
+from engine.experiments.svg import counted, figure, percent
 
 SETTLED = (Verdict.BETTER, Verdict.WORSE)
 
@@ -32,7 +32,7 @@ class Effect:
 
     def words(self) -> str:
         """ "+15.3 % (14.1 to 16.4, better, 5 pairs)"."""
-        pairs = f"{self.pairs} pair{'' if self.pairs == 1 else 's'}"
+        pairs = counted(self.pairs, "pair")
         if self.low is None or self.high is None or self.sure is None:
             return f"{percent(self.gain)} ({pairs}, too few for a verdict)"
         ends = f"{figure(self.low * 100, 1)} to {figure(self.high * 100, 1)}"

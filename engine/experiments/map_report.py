@@ -14,7 +14,7 @@ from engine.experiments.offload_map import ALONE, POLICIES, Grid, effects
 from engine.experiments.published import published_sections
 from engine.experiments.report import Chart, Report, Section, Table, machine_facts
 from engine.experiments.statistics import RULE, Verdict
-from engine.experiments.svg import figure, percent
+from engine.experiments.svg import counted, figure, percent
 from engine.experiments.sweep_report import assumed_foot
 from engine.experiments.tables import DEFAULT_POLICY
 from engine.profiling.profile import Profile
@@ -145,14 +145,14 @@ def _summary(told: Told) -> list[str]:
     grid = next(g for g in told.grids if g.name == "backlog" and g.best)
     default = told.effects(grid, "mean_e2el_ms", (DEFAULT_POLICY,))
     harms = sum(1 for e in default.values() if _tells(e) and e.gain < 0)
-    pairs = max((e.pairs for e in found.values()), default=0)
+    pairs = counted(max((e.pairs for e in found.values()), default=0), "pair")
     fast = called(told.fast)
     out = [
         f"Over backlog and cached share ({grid.about}), sending some requests to {called(told.slow)} takes "
         f"2 % of mean E2E or more off in {pays} of {count} cells{upto}; in {same} no difference is found. "
         f"{DEFAULT_POLICY} alone loses 2 % or more in {harms}.",
         f"Every cell compares with {fast} alone at its best slot count there, and the policies run with the "
-        f"same slots. A cell is {pairs} pairs of simulated runs; the policy of a pair is the one of "
+        f"same slots. A cell is {pairs} of simulated runs; the policy of a pair is the one of "
         f"{' and '.join(POLICIES)} that was better in the other pairs, so that luck is not taken for a gain.",
     ]
     if not told.done.finished:

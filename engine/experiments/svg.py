@@ -160,6 +160,11 @@ def figure(value: float | None, digits: int | None = None, sign: bool = False) -
     return text.replace("-", "\u2212")
 
 
+def counted(number: int, noun: str) -> str:
+    """ "1 pair", "5 pairs"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def percent(share: float | None, sign: bool = True) -> str:
     """A fraction as percent: "-9.8 %"."""
     return "n/a" if share is None else f"{figure(share * 100, 1, sign)} %"

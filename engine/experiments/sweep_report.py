@@ -14,7 +14,7 @@ from engine.experiments.metrics import BY_KEY, METRICS
 from engine.experiments.published import published_sections
 from engine.experiments.report import Chart, Report, Section, Table, machine_facts
 from engine.experiments.statistics import RULE, Verdict
-from engine.experiments.svg import figure, percent
+from engine.experiments.svg import counted, figure, percent
 from engine.experiments.sweep import KNEE, Knob, curve_of, knee
 from engine.profiling.profile import Profile
 
@@ -48,6 +48,8 @@ def slots_report(
     told: list[str] = []
     parts: list[Table | Chart] = []
     foot = assumed_foot(profile)
+    fastest = sorted(range(len(profile.backends)), key=lambda i: profile.backends[i].rates.isolated_s)
+    ranks = {place: rank for rank, place in enumerate(fastest)}
     for metric_key, title in (
         ("output_throughput", "Throughput over slots"),
         ("mean_tpot_ms", "Time per token over slots"),
@@ -71,9 +73,9 @@ def slots_report(
             label = f"{backend.name.upper()} alone"
             if len(beyond) > 1:
                 words_beyond = f"{label}, assumed from {most + 1} on"
-                series.append(Curve(words_beyond, beyond, backend.name, dash="3 4"))
+                series.append(Curve(words_beyond, beyond, ranks[i], dash="3 4"))
                 label = ""
-            series.append(Curve(label, known, backend.name, strong=True, knee=at, knee_words=words))
+            series.append(Curve(label, known, ranks[i], strong=True, knee=at, knee_words=words))
         if series:
             axes = Axes(
                 "slots: requests served at once", f"{metric.label}, {metric.unit}", _doublings(ladder), True
@@ -130,16 +132,16 @@ def knob_report(
         for key in ("mean_e2el_ms", "p95_ttft_ms", "duration"):
             metric = BY_KEY[key]
             series = []
-            for arm, label, backend in (
-                (BASE, f"{fastest.upper()} alone, best slots", fastest),
-                (ISOLATED, ISOLATED, ""),
-                (ROUTED, ROUTED, ""),
+            for arm, label, rank in (
+                (BASE, f"{fastest.upper()} alone, best slots", 0),
+                (ISOLATED, ISOLATED, None),
+                (ROUTED, ROUTED, None),
             ):
                 points, ranges = curve_of(done, one.kind, one.values, arm, key)
                 if points:
                     dash, strong = _DASHES[arm], arm == ROUTED
                     wide = arm == BASE
-                    series.append(Curve(label, points, backend, dash, strong, wide=wide, ranges=ranges))
+                    series.append(Curve(label, points, rank, dash, strong, wide=wide, ranges=ranges))
             if not series or (key == "duration" and kind == "rate"):
                 continue
             axes = Axes(
@@ -170,8 +172,8 @@ def knob_report(
     alone = f"{fastest.upper()} alone at its best slot count"
     summary = (
         "At every point the fastest backend alone takes the slot count that is best there, and the policies "
-        f"run with the same slots, in {len(seeds)} pairs. Whiskers: 95 % intervals of the means; the verdict "
-        "of a point goes by the differences within its pairs.",
+        f"run with the same slots, in {counted(len(seeds), 'pair')}. Whiskers: 95 % intervals of the means; "
+        "the verdict of a point goes by the differences within its pairs.",
     )
     headline = _knob_headline(gains, alone)
     sections += published_sections(profile)

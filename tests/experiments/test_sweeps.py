@@ -2,11 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engine.cli import main
+from engine.experiments import svg
 from engine.experiments.arms import parse_arms
 from engine.experiments.charts import Mark
 from engine.experiments.compare import Outcome, Plan
@@ -16,6 +18,8 @@ from engine.experiments.grid import Done
 from engine.experiments.map_report import Told, map_report
 from engine.experiments.metrics import DEFAULT_SLO
 from engine.experiments.offload_map import backlog_grid
+from engine.experiments.report import Chart
+from engine.experiments.runs import RunFile
 from engine.experiments.source import preset_source
 from engine.experiments.statistics import Verdict, compare
 from engine.experiments.sweep import knee, knob, knob_jobs
@@ -82,6 +86,28 @@ def test_the_arms_of_a_pair_come_in_another_order_every_time() -> None:
     assert all(len({(j.point, j.seed) for j in pair}) == 1 for pair in pairs)
     assert all(len({j.arm_name for j in pair}) == 4 for pair in pairs)
     assert len({tuple(j.arm_name for j in pair) for pair in pairs}) > 6
+
+
+def test_backends_have_their_marks_by_rank_and_not_by_name() -> None:
+    """Two CPUs must not look alike: the faster one is the blue circle, the slower one the amber square."""
+    two = replace(
+        APPLE,
+        name="two",
+        backends=tuple(
+            replace(b, name=name) for b, name in zip(APPLE.backends, ("cpu-2", "cpu-1"), strict=True)
+        ),
+    )
+    figures = {"output_throughput": 10.0, "mean_tpot_ms": 5.0, "mean_e2el_ms": 900.0}
+    runs = {
+        (f"slots-{n}", name, 0): RunFile(name, 1, 0, {}, figures)
+        for n in (1, 2)
+        for name in ("cpu-1", "cpu-2")
+    }
+    report, _ = slots_report(Done(runs, True), two, [1, 2], Mark(), (), ["offramp"])
+    drawing = next(p.drawing for p in report.sections[0].parts if isinstance(p, Chart))
+    inks = dict(re.findall(r'fill="(#\w+)"[^>]*>(CPU-\d) alone', drawing))
+    assert inks == {svg.GPU_INK: "CPU-1", svg.CPU_INK: "CPU-2"}
+    assert drawing.count("<circle") >= 2 and f'fill="{svg.CPU_LINE}"' in drawing
 
 
 def test_the_last_point_is_no_knee_while_throughput_grows() -> None:
