@@ -28,11 +28,13 @@ from app.settings import Settings
 from app.theme import ThemeHolder, font
 from engine.cli import window_parser
 from engine.events import BackendState, BackendStatus, EngineFailed, Event, SetupStep
+from engine.paths import models_dir
 from engine.request import SamplingParams
 
 SIZES = "1280x720,1920x1080,3840x2160"
 THEMES = ("dark", "light")
 MOMENT_S, LATER_S, PATIENCE_S = 2.8, 6.0, 60.0
+BEFORE_S = 1.2
 POLICY = "isolated-rates"
 PROMPTS = (
     "What does a prefix cache do? Two sentences.",
@@ -141,9 +143,8 @@ class Gallery:
         }
         for name, part in panels.items():
             self.take(window, f"panel-{name}", part)
-        window.show_last_receipt()
-        self.take(window, "receipt")
-        window.sheet.close_sheet()
+        self._moment_before(window)
+        self._receipt(window)
         window.toggle_presenter()
         self.take(window, "presenter")
         window.leave_presenter()
@@ -155,13 +156,49 @@ class Gallery:
         window.board.backends[info.name].load = ready
         window.unfreeze()
         wait_until(lambda: window.card.isVisible())
-        self.take(window, "result")
-        window.card.close_card()
+        self._result(window)
         self._dialogs(window)
         self._burst(window, "seed-warm-48", LATER_S)
         self.take(window, "busy-48")
         window.unfreeze()
         window.close()
+
+    def _moment_before(self, window: MainWindow) -> None:
+        """The same burst, looked back at."""
+        run = window.board.run
+        if run is not None:
+            window.time_cursor.go_to(run.started.start_s + BEFORE_S)
+            wait(60)
+            self.take(window, "looking-back")
+            window.time_cursor.go_live()
+
+    def _receipt(self, window: MainWindow) -> None:
+        """Of the last decision, then with what might have been."""
+        window.show_last_receipt()
+        self.take(window, "receipt")
+        window.sheet.ask_what_if()
+        hindsight, run = window.looking_back.hindsight, window.board.run
+        wait_until(lambda: run is None or not hindsight.what_if(run.started.run_id).running)
+        bar = window.sheet.scroll.verticalScrollBar()
+        bar.rangeChanged.connect(lambda _least, most: bar.setValue(most))
+        self.take(window, "what-if")
+        bar.rangeChanged.disconnect()
+        window.sheet.close_sheet()
+
+    def _result(self, window: MainWindow) -> None:
+        """The card with its regret, the same run as a table, and the list of all runs."""
+        hindsight, run = window.looking_back.hindsight, window.board.run
+
+        def judged() -> bool:
+            state = hindsight.regret(run.started.run_id) if run is not None else None
+            return state is None or state.failed or state.regret is not None
+
+        wait_until(judged)
+        self.take(window, "result")
+        window.card.requests_button.setChecked(True)
+        self.take(window, "result-requests")
+        window.card.close_card()
+        self._shots(window, "history", lambda: window.looking_back.show_history().window())
 
     def _converse(self, window: MainWindow) -> None:
         """Two conversations, one with two replies, and what the prompt panel opens."""
@@ -223,6 +260,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     app = QApplication.instance() or QApplication(["offramp"])
     app.setFont(font("label"))
     with tempfile.TemporaryDirectory() as scratch:
+        os.environ["OFFRAMP_MODELS_DIR"] = str(models_dir())
+        os.environ["OFFRAMP_DATA_DIR"] = scratch  # nobody's own runs are pictured, and none are added
         gallery = Gallery(options.folder, known, Path(scratch))
         gallery.all()
     for path in gallery.saved:

@@ -164,7 +164,7 @@ class Regret:
 
 
 PARTS = (
-    ("model_error", "steps took longer than calibrated"),
+    ("model_error", "steps were not as calibrated"),
     ("length_error", "reply lengths were guessed"),
     ("greedy_choice", "each arrival was placed for itself"),
     ("unproven_gap", "unproven: best above the bound"),

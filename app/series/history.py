@@ -22,7 +22,7 @@ from engine.request import BackendName, FinishReason, RequestId, RequestState
 
 MOST = 500  # files listed, the newest ones
 TAIL, NEAR = 65_536, 8_192  # bytes read at a time from the end; in which a result's first keys are
-CUT_SHORT = "It was stopped or cut short: there is no result."
+CUT_SHORT = "It still runs, or it was stopped: there is no result."
 _MAKESPAN = re.compile(rb'"makespan_s":\s*([0-9.eE+-]+)')
 
 
