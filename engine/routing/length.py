@@ -19,6 +19,7 @@ from engine.request import Request
 KEPT = 256
 SHRINK = 8.0
 ESTIMATES = ("class", "budget", "ratio", "oracle")
+_KNOWN = 4096
 MIN_LIVE = 8  # finished replies before the live error says anything
 
 
@@ -114,6 +115,7 @@ class LengthEstimator:
         self.kind = kind
         self._classes: dict[str, _Class] = {}
         self._errors: deque[float] = deque(maxlen=64)
+        self._known: dict[tuple[str, int, int], Remaining] = {}  # estimates since the last reply ended
         self._ratio = 0.7  # of the budget, for the kind "ratio"
 
     def remaining(self, request: Request, generated: int = 0) -> Remaining:
@@ -124,14 +126,22 @@ class LengthEstimator:
         if self.kind == "ratio":
             guess = max(1.0, self._ratio * left)
             return Remaining(guess, float(left))
-        estimate = self._shrunk(classes_of(request), generated, left)
-        return Remaining(min(max(1.0, estimate.mean), left), min(max(1.0, estimate.p90), left))
+        names = classes_of(request)
+        key = (names[0], generated, left)
+        found = self._known.get(key)
+        if found is None:
+            estimate = self._shrunk(names, generated, left)
+            found = Remaining(min(max(1.0, estimate.mean), left), min(max(1.0, estimate.p90), left))
+            if len(self._known) < _KNOWN:
+                self._known[key] = found
+        return found
 
     def observe(self, request: Request, length: int, censored: bool) -> None:
         """A reply ended with `length` tokens; censored when the budget or the user cut it."""
         if not censored and length > 0:
             # What would have been said of it at its arrival: the live error.
             self._errors.append(abs(self.remaining(request).mean - length) / length)
+        self._known.clear()
         for name in classes_of(request):
             entry = self._classes.setdefault(name, _Class())
             entry.lengths.append((length, censored))
@@ -169,6 +179,7 @@ class LengthEstimator:
 
     def restore(self, data: dict[str, list[tuple[int, bool]]]) -> None:
         """Take what `to_json` gave; unreadable classes are left out one by one."""
+        self._known.clear()
         for name, lengths in data.items():
             try:
                 pairs = [(int(n), bool(c)) for n, c in lengths]

@@ -88,3 +88,18 @@ def test_always_within_the_budget(
     left = estimator.remaining(request("a", budget), generated)
     assert 1 <= left.mean <= max(1, budget - generated) + 1e-9
     assert 1 <= left.p90 <= max(1, budget - generated) + 1e-9
+
+
+def test_what_was_said_before_a_reply_ended_is_not_said_after_it() -> None:
+    lengths, one = LengthEstimator(), request("label", budget=100)
+    for length in (10, 20, 20, 30):
+        before = lengths.remaining(one, 5)
+        assert lengths.remaining(one, 5) == before
+        lengths.observe(one, length, censored=False)
+        fresh = LengthEstimator()
+        fresh.restore(lengths.to_json())
+        assert lengths.remaining(one, 5) == fresh.remaining(one, 5) != before
+    again = LengthEstimator()
+    again.remaining(one)
+    again.restore(lengths.to_json())
+    assert again.remaining(one) == lengths.remaining(one)
