@@ -18,7 +18,8 @@ from engine.commands.experiments import (
 )
 from engine.errors import ConfigError
 from engine.experiments.grid import run_jobs
-from engine.experiments.map_report import Measured, Told, map_report
+from engine.experiments.map_parts import Measured, Told
+from engine.experiments.map_report import map_report
 from engine.experiments.offload_map import at_usual_slots, backlog_grid, map_jobs, rate_grid, some_cells
 from engine.experiments.report import command_line
 from engine.experiments.statistics import LEAST_PAIRS

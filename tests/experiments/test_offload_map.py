@@ -15,7 +15,8 @@ from engine.experiments.charts import Mark
 from engine.experiments.effects import Effect, effect
 from engine.experiments.grid import run_jobs
 from engine.experiments.heatmap import Panel, Shade, heatmap
-from engine.experiments.map_report import Told, map_report
+from engine.experiments.map_parts import Told
+from engine.experiments.map_report import map_report
 from engine.experiments.metrics import BY_KEY, DEFAULT_SLO, serve_json
 from engine.experiments.offload_map import Grid, at_usual_slots, backlog_grid, effects, map_jobs, some_cells
 from engine.experiments.report import Chart

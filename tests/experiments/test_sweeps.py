@@ -15,7 +15,8 @@ from engine.experiments.compare import Outcome, Plan
 from engine.experiments.compare_report import compare_report
 from engine.experiments.effects import Effect
 from engine.experiments.grid import Done
-from engine.experiments.map_report import Told, map_report
+from engine.experiments.map_parts import Told
+from engine.experiments.map_report import map_report
 from engine.experiments.metrics import DEFAULT_SLO
 from engine.experiments.offload_map import backlog_grid
 from engine.experiments.report import Chart
