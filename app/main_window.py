@@ -124,7 +124,8 @@ class MainWindow(QMainWindow):
         """pyqtgraph takes a third of a second to import, so its panels come only now."""
         if self._closed:
             return
-        from app.panels.latency import ThroughputPanel, TtftPanel
+        from app.panels.latency import TtftPanel
+        from app.panels.throughput import ThroughputPanel
 
         self.ttft, self.throughput = (
             TtftPanel(self.board, self.themes),

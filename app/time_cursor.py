@@ -9,7 +9,7 @@ from app.series.words import seconds
 
 if TYPE_CHECKING:
     from app.main_window import MainWindow
-    from app.panels.latency import ThroughputPanel
+    from app.panels.throughput import ThroughputPanel
 
 FRAME_MS = 16  # however fast the mouse moves, no more moments than this are worked out
 STEP_S = 0.1

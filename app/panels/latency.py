@@ -1,87 +1,24 @@
-"""Time to first token per request, and tokens per second per backend over time."""
+"""Time to first token per request."""
 
-import numpy as np
-from PySide6.QtCore import QLineF, QRect, QRectF, Qt, Signal
-from PySide6.QtGui import QPainter, QPolygonF, QResizeEvent
+from PySide6.QtCore import QLineF, QRectF
+from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QWidget
 
-from app.panels.painting import LEFT, draw_sentence, draw_text, hair, half
-from app.panels.plot import Numbers, Piece
-from app.panels.rate_plot import RatePlot
+from app.panels.chart_panel import ChartPanel, ghost_axis
+from app.panels.painting import draw_sentence, hair, half
+from app.panels.plot import Piece
 from app.panels.ttft_plot import QUANTILES, TtftPlot, waiting
 from app.series.arrivals import TYPED
-from app.series.board import BackendView, Board
+from app.series.board import Board
 from app.series.percentiles import MIN_FOR_P95, MIN_FOR_P99, percentile
 from app.series.rows import ttft_s
-from app.series.throughput import BIN_S
 from app.series.words import figure, seconds
-from app.theme import Theme, ThemeHolder, font
-from app.widgets.controls import Button
+from app.theme import Theme, ThemeHolder
 from app.widgets.marks import mark_path
-from app.widgets.panel import PADDING, Panel
-from app.widgets.time_slider import HANDLE, TimeSlider
-from app.widgets.time_slider import HEIGHT as SLIDER
 
 MOST = 200  # requests drawn
 TYPED_SLOTS = 8
-RATE_BINS = 5  # the number beside the chart: the mean of the last half second
 EMPTY_TTFT = "One dot per request, by backend, with p50 and p95. Send a prompt to see the first."
-EMPTY_RATE = "Both backends, stacked, over the last minute. It moves while tokens come out."
-
-
-class ChartPanel(Panel):
-    """Title, a line of numbers, a plot; instead of both a ghost while there is nothing to show."""
-
-    topics = frozenset({"requests", "backends", "run"})
-    title = ""
-    with_numbers = True
-
-    def __init__(
-        self, board: Board, themes: ThemeHolder, plot: TtftPlot | RatePlot, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(board, themes, parent)
-        self.add_title(self.title)
-        self.setAccessibleName(self.title)
-        self.numbers = Numbers(themes, self)
-        self.plot = plot
-        self.body.addWidget(self.numbers)
-        self.body.addWidget(plot, 1)
-        self.ghost = Ghost(themes, self.paint_ghost, self)
-        self.body.addWidget(self.ghost, 1)
-        self._show_empty(True)
-
-    def _show_empty(self, empty: bool) -> None:
-        self.plot.setHidden(empty)
-        self.numbers.setHidden(empty or not self.with_numbers)
-        self.ghost.setHidden(not empty)
-
-    def set_scale(self, scale: float) -> None:
-        self.scale_title(scale)
-        self.numbers.set_scale(scale)
-        self.plot.set_scale(scale)
-        self.ghost.scale = scale
-
-    def theme_changed(self) -> None:
-        super().theme_changed()
-        self.plot.recolour()
-        for part in (self.numbers, self.ghost, self.plot.viewport()):
-            part.update()
-
-    def paint_ghost(self, painter: QPainter, rect: QRectF, theme: Theme, scale: float) -> None:
-        raise NotImplementedError
-
-
-class Ghost(QWidget):
-    def __init__(self, themes: ThemeHolder, draw, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.themes, self.scale, self._draw = themes, 1.0, draw
-
-    def paintEvent(self, event) -> None:
-        painter, s = QPainter(self), self.scale
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        rect = QRectF(self.rect()).adjusted(16 * s, 0, -16 * s, -14 * s)
-        self._draw(painter, rect, self.themes.current, s)
-        painter.end()
 
 
 class TtftPanel(ChartPanel):
@@ -126,7 +63,7 @@ class TtftPanel(ChartPanel):
     def paint_ghost(self, painter: QPainter, rect: QRectF, theme: Theme, scale: float) -> None:
         s = scale
         below = draw_sentence(painter, rect, EMPTY_TTFT, theme, s)
-        zero = _ghost_axis(painter, rect, "Request", theme, s)
+        zero = ghost_axis(painter, rect, "Request", theme, s)
         high = min(zero - below - 16 * s, 180 * s)
         if high < 24 * s:
             return
@@ -140,157 +77,3 @@ class TtftPanel(ChartPanel):
             painter.setBrush(theme.panel)
             box = QRectF(x - 4 * s, y - 4 * s, 8 * s, 8 * s)
             painter.drawPath(mark_path(box, 1 if index == 7 else 0, 1.0))
-
-
-def _ghost_axis(painter: QPainter, rect: QRectF, caption: str, theme: Theme, s: float) -> float:
-    """Zero line and caption of an empty chart; returns the y of the line."""
-    zero = rect.bottom() - 24 * s
-    painter.setPen(hair(theme.strong))
-    painter.drawLine(QLineF(rect.left(), half(zero), rect.right(), half(zero)))
-    box = QRectF(rect.left(), zero + 6 * s, rect.width(), 16 * s)
-    draw_text(painter, box, LEFT, caption, font("label", scale=s), theme.muted)
-    return zero
-
-
-class ThroughputPanel(ChartPanel):
-    """Tokens per second, the backends on top of each other. Its x axis is where one looks back in time.
-
-    `moment_chosen` carries engine seconds, None = now.
-    """
-
-    title = "Tokens per second"
-    moment_chosen = Signal(object)
-
-    def __init__(self, board: Board, themes: ThemeHolder, parent: QWidget | None = None) -> None:
-        self.slider: TimeSlider | None = None  # asked for while the base class is being made
-        super().__init__(board, themes, RatePlot(themes), parent)
-        self.moment_s: float | None = None  # engine seconds, None = now
-        self._now_s = 0.0
-        self.slider = TimeSlider(themes, self)
-        self.live_button = Button(
-            themes, "Live", name="Back to live", tip="Show what happens now", parent=self
-        )
-        self.slider.hide()
-        self.live_button.hide()
-        self.slider.moved.connect(self._slid)
-        self.slider.left.connect(lambda: self.moment_chosen.emit(None))
-        self.plot.picked.connect(lambda at: self._slid(round(at * 1000)))
-        self.live_button.clicked.connect(lambda: self.moment_chosen.emit(None))
-
-    def show_moment(self, moment_s: float | None, now_s: float) -> None:
-        """Draw the cursor at `moment_s`, or follow the burst again."""
-        self.moment_s = moment_s
-        self.refresh(set(self.topics), now_s)
-
-    def _slid(self, at_ms: int) -> None:
-        """To a moment of the axis; at or after the last one, to now."""
-        origin_s = self.board.throughput.origin_s
-        if origin_s is None or self.slider is None:
-            return
-        ends = at_ms >= self.slider.maximum()
-        self.moment_chosen.emit(None if ends else origin_s + max(self.slider.minimum(), at_ms) / 1000)
-
-    def _show_empty(self, empty: bool) -> None:
-        super()._show_empty(empty)
-        if self.slider is not None:
-            self.slider.setHidden(empty)
-            self.live_button.setHidden(empty or self.moment_s is None)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._place()
-
-    def _place(self) -> None:
-        """The slider's handle stands on the axis at the moment's own place."""
-        if self.slider is None:
-            return
-        size = self.live_button.sizeHint()
-        self.live_button.setGeometry(
-            self.width() - PADDING - size.width(),
-            self.numbers.y(),
-            size.width(),
-            min(32, self.numbers.height()),
-        )
-        plot, (left, _right) = self.plot, self.plot.span
-        start, end = plot.x_of(left), min(plot.x_of(plot.now), plot.plot_rect().right())
-        axis = plot.plot_rect().bottom()
-        self.slider.setGeometry(
-            QRect(
-                round(plot.x() + start - HANDLE[0] / 2),
-                round(plot.y() + axis - SLIDER / 2),
-                max(HANDLE[0] + 2, round(end - start) + HANDLE[0]),
-                SLIDER,
-            )
-        )
-        self.slider.raise_()
-        self.live_button.raise_()
-
-    def refresh(self, topics: set[str], now_s: float) -> None:
-        series, busy = self.board.throughput, self.board.busy()
-        views = [v for v in self.board.ranked() if v.steps]
-        empty = not any(v.last_step and v.last_step.finished_s > (series.origin_s or 0) for v in views)
-        self._show_empty(empty)
-        if empty:
-            self.phrase_label.set_full_text("")
-            return
-        if not busy:  # nothing runs: stand still at the last token instead of running off to the right
-            now_s = max(v.last_step.finished_s for v in views if v.last_step)
-        rates = {v.info.rank: series.rates(v.info.name, now_s, busy) for v in views}
-        clock = series.clock_s(now_s)
-        past = None if self.moment_s is None else series.clock_s(self.moment_s)
-        burst = self.board.run is not None and self.board.run.started.start_s == series.origin_s
-        self.plot.caption = "Seconds since the burst began" if burst else "Seconds since the first prompt"
-        self.plot.cursor = past
-        self.plot.show_rates(rates, series.start_s(), series.window(now_s), clock)
-        if past is None:
-            self.phrase_label.set_full_text("by backend, stacked", "stacked", "")
-        else:
-            words = f"{seconds(past)}, not live"
-            self.phrase_label.set_full_text(f"Showing {words}", words, "not live", "")
-        if self.slider is not None:
-            start = series.window(now_s)[0]
-            at = None if past is None else round(past * 1000)
-            self.slider.show_time(round(start * 1000), round(clock * 1000), at)
-            self._place()
-        self._show_numbers(views, rates, busy, past)
-
-    def _show_numbers(
-        self,
-        views: list[BackendView],
-        rates: dict[int, np.ndarray],
-        busy: tuple[str, ...],
-        past: float | None,
-    ) -> None:
-        """The last half second before now, or before the moment that is shown."""
-        recent = {}
-        for view in views:
-            known = rates[view.info.rank]
-            if past is not None:
-                known = known[: max(0, round((past - self.board.throughput.start_s()) / BIN_S))]
-            counts = len(known) and (past is not None or view.info.name in busy)
-            recent[view.info.rank] = float(known[-RATE_BINS:].mean()) if counts else 0.0
-        total = sum(recent.values())
-        right: list[Piece] = []
-        for view in views if past is None else ():  # there the button stands instead
-            right.append(Piece(view.info.label, mark=view.info.rank, gap=16))
-            right.append(Piece(figure(recent[view.info.rank], 1), True, gap=4))
-        self.numbers.show_pieces((Piece(figure(total, 1), True), Piece("tok/s", gap=5)), tuple(right))
-        parts = ", ".join(f"{v.info.label} {figure(recent[v.info.rank], 1)}" for v in views)
-        when = "" if past is None else f" at {seconds(past)}"
-        self.setAccessibleDescription(f"{figure(total, 1)} tokens per second{when}: {parts}.")
-
-    def paint_ghost(self, painter: QPainter, rect: QRectF, theme: Theme, scale: float) -> None:
-        s = scale
-        below = draw_sentence(painter, rect, EMPTY_RATE, theme, s)
-        zero = _ghost_axis(painter, rect, "Seconds", theme, s)
-        high, wide = min(zero - below - 16 * s, 180 * s), rect.width()
-        if high < 24 * s:
-            return
-        painter.setPen(hair(theme.strong, 1, (3, 3)))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        for left, right, low, top in ((0.06, 0.92, 0.0, 0.6), (0.3, 0.7, 0.6, 1.0)):
-            xs = [half(rect.left() + part * wide) for part in (left, right)]
-            ys = [half(zero - part * high) for part in (low, top)]
-            painter.drawPolyline(
-                QPolygonF(QRectF(xs[0], ys[1], xs[1] - xs[0], ys[0] - ys[1]).toRect().toRectF())
-            )

@@ -11,12 +11,13 @@ from PySide6.QtGui import QColor, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.panels import painting
-from app.panels.latency import ThroughputPanel, TtftPanel
+from app.panels.latency import TtftPanel
 from app.panels.painting import Places, crosses, ticks, wrap_spans
 from app.panels.plot import round_top
 from app.panels.receipt import ReceiptSheet
 from app.panels.requests import RequestsPanel
 from app.panels.routing import RoutingPanel
+from app.panels.throughput import ThroughputPanel
 from app.series.board import Board
 from app.series.decision import Span
 from app.theme import ThemeHolder, font, stylesheet
