@@ -39,13 +39,14 @@ FIELDS = (
     ("backends", "Backends", "auto, or devices such as cpu,cpu or cpu,cuda:0"),
     ("threads", "Threads of a CPU backend", "automatic: all cores but one are shared"),
     ("slots", "Slots", "requests at once on a backend: 4, or gpu=1,cpu=4"),
-    ("token_budget", "Token budget", "tokens a backend computes in one step"),
+    ("token_budget", "Token budget", "tokens a step: automatic is 512, and 2,048 on CUDA"),
     ("kv_blocks", "KV blocks", f"of {BLOCK_TOKENS} tokens each, for every backend"),
     ("scheduling", "Scheduling", "who is served first on a backend"),
     ("context", "Context, tokens", "the longest conversation; no more than the model allows"),
 )
-RANGES = {"threads": (0, 1024), "token_budget": (16, 65_536), "kv_blocks": (2, 1_000_000),
+RANGES = {"threads": (0, 1024), "token_budget": (15, 65_536), "kv_blocks": (2, 1_000_000),
           "context": (32, 1_048_576)}  # fmt: skip
+AUTOMATIC = ("threads", "token_budget")
 
 
 class SettingsDialog(QDialog):
@@ -125,8 +126,8 @@ class SettingsDialog(QDialog):
             box.setRange(*RANGES[key])
             box.setGroupSeparatorShown(True)
             box.lineEdit().setTextMargins(8, 0, 0, 0)
-            if key == "threads":
-                box.setSpecialValueText("automatic")
+            if key in AUTOMATIC:
+                box.setSpecialValueText("automatic")  # the value below the first that makes sense
             return box
         if key == "scheduling":
             box = LabelledCombo(self._themes, "", WIDTH)
@@ -166,7 +167,8 @@ class SettingsDialog(QDialog):
     def value(self, key: str) -> object:
         field = self.fields[key]
         if isinstance(field, QSpinBox):
-            return None if key == "threads" and field.value() == 0 else field.value()
+            automatic = key in AUTOMATIC and field.value() == field.minimum()
+            return None if automatic else field.value()
         if isinstance(field, QComboBox):
             return field.currentText().strip()
         return field.text().strip() if isinstance(field, QLineEdit) else None

@@ -200,7 +200,8 @@ class Calibrator:
             return [warm_up(self._vocabulary, seed), rates_point(self._vocabulary, seed)]
         if stage.kind == "steps":
             context = self._core.config.context_tokens
-            return step_points(self._vocabulary, specs[0].slots, context, specs[0].kv_blocks, seed)
+            spec = specs[0]
+            return step_points(self._vocabulary, spec.slots, context, spec.kv_blocks, seed, spec.token_budget)
         return pair_points(self._vocabulary, min(s.slots for s in specs), len(specs), seed)
 
     def _fits(self, prompt: tuple[int, ...], point: Point) -> bool:

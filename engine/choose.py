@@ -61,7 +61,7 @@ def _emulated_spec(backend: BackendProfile, options: BackendOptions) -> BackendS
         "emulated",
         slots=options.slots_of(backend.name, backend.slots),
         kv_blocks=backend.kv_blocks,
-        token_budget=options.token_budget,
+        token_budget=options.budget_of("emulated"),
         scheduling=options.scheduling,
     )
 
@@ -110,7 +110,7 @@ def choose_backends(
             form,
             options.slots_of(name),
             options.kv_blocks,
-            options.token_budget,
+            options.budget_of(device),
             options.scheduling,
         )
         spec.validate()

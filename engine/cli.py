@@ -63,7 +63,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     backends.add_argument(
         "--kv-blocks", type=int, default=384, metavar="N", help="KV blocks of 16 tokens (384)"
     )
-    backends.add_argument("--token-budget", type=int, default=512, metavar="N", help="tokens a step (512)")
+    backends.add_argument("--token-budget", type=int, metavar="N", help="tokens a step (512; CUDA 2,048)")
     backends.add_argument("--scheduling", default="fcfs", choices=SCHEDULING_POLICIES)
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="seed of workloads and dummy weights (0)"

@@ -173,13 +173,24 @@ class RecordedStep:
         self.logits = self._work()
 
 
-def sample_on_device(logits: torch.Tensor, rows: list[BatchRow], sampler: Sampler) -> list[int]:
-    """One id per row of `logits` [rows, vocab], drawn where they are; rows with a penalty by `sampler`."""
-    staging = Staging(len(rows), 0, pinned=False)
-    kind = staging.sample(rows, sampler.uniform)
-    matrix = staging.matrix.to(logits.device)
-    ids: list[int] = draw(logits, DecodeInputs.of(matrix), kind).tolist()
-    return _settled(ids, logits, matrix, rows, sampler)
+class PendingSample:
+    """Ids on their way: drawn on the device behind whatever was launched before, read once that is done."""
+
+    def __init__(self, logits: torch.Tensor, rows: list[BatchRow], sampler: Sampler) -> None:
+        """`logits` [rows, vocab]; they may be overwritten by the next launch."""
+        staging = Staging(len(rows), 0, pinned=logits.device.type == "cuda")
+        kind = staging.sample(rows, sampler.uniform)
+        self._matrix = staging.matrix.to(logits.device, non_blocking=True)
+        self._staging = staging.matrix  # the copy may not have begun
+        self._rows, self._sampler = rows, sampler
+        # Only filters and penalties look at the logits again.
+        again = kind == Draw.FILTERED or any(row.sampling.repetition_penalty != 1 for row in rows)
+        self._logits = logits.clone() if again else logits
+        self._ids = draw(logits, DecodeInputs.of(self._matrix), kind)
+
+    def collect(self) -> list[int]:
+        """One id per row, in order."""
+        return _settled(self._ids.tolist(), self._logits, self._matrix, self._rows, self._sampler)
 
 
 def _settled(

@@ -6,17 +6,19 @@ cache attention is plain causal; behind cached tokens a mask says who sees what.
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 
 from engine.config import BLOCK_TOKENS
 from engine.devices import adapter
-from engine.execution.attention import Span, StepPlan, place
+from engine.execution.attention import Span, StepPlan
 from engine.execution.transformer import Progress, Transformer
 from engine.kv.storage import KVStorage, Window
 from engine.scheduling.batch import BatchRow
 
 FIRST_TOKENS = 32
 MOST_TOKENS = 512  # longer chunks keep the device busy without a recording
+STAGES = 8  # chunks that may be on their way to the device at once
 
 
 def token_bucket(tokens: int) -> int:
@@ -34,8 +36,11 @@ class PrefillGraphs:
         self._device = model.device
         self._record = adapter.recorder(self._device)
         size = 1 + 3 * MOST_TOKENS + max(contexts[-1], MOST_TOKENS) // BLOCK_TOKENS
-        self._staging = torch.zeros(size, dtype=torch.int64, pin_memory=self._device.type == "cuda")
-        self._inputs = torch.zeros_like(self._staging, device=self._device)
+        pinned = self._device.type == "cuda"
+        self._staging = torch.zeros(STAGES, size, dtype=torch.int64, pin_memory=pinned)
+        self._stages = self._staging.numpy()
+        self._taken = 0  # stages that the device may still be reading
+        self._inputs = torch.zeros(size, dtype=torch.int64, device=self._device)
         self._replays: dict[tuple[int, int], Callable[[], None]] = {}
         self._logits: dict[tuple[int, int], torch.Tensor] = {}
         if self._device.type == "cuda":
@@ -49,34 +54,42 @@ class PrefillGraphs:
         tokens = token_bucket(row.length)
         # 0 stands for "nothing cached": the context is the chunk itself.
         context = next(c for c in self._contexts if c >= row.context) if row.start else 0
-        adapter.wait(self._device)  # the launch before may still be copying what is overwritten here
-        self._fill(row, tokens, (context or tokens) // BLOCK_TOKENS)
+        if self._taken == STAGES:
+            adapter.wait(self._device)
+            self._taken = 0
+        stage = self._taken
+        self._taken += 1
+        size = self._fill(self._stages[stage], row, tokens, (context or tokens) // BLOCK_TOKENS)
+        self._inputs[:size].copy_(self._staging[stage, :size], non_blocking=True)
         key = (tokens, context)
         self._replay(key)()
         return self._logits[key]
+
+    def settled(self) -> None:
+        """Everything launched is done: the stages are free again."""
+        self._taken = 0
 
     def close(self) -> None:
         """Drop the recordings, which refer to this object and it to them."""
         self._replays.clear()
         self._logits.clear()
 
-    def _fill(self, row: BatchRow, tokens: int, blocks: int) -> None:
-        padding = tokens - row.length
+    def _fill(self, stage: np.ndarray, row: BatchRow, tokens: int, blocks: int) -> int:
+        """Write a chunk's inputs, padded to `tokens` and `blocks`; returns how many numbers that are."""
         scratch = self._storage.scratch_token
-        positions = list(range(row.start, row.context))
-        used = row.blocks[:blocks]
-        values = [
-            row.length - 1,
-            *row.tokens,
-            *[0] * padding,
-            *positions,
-            *[row.start] * padding,
-            *[place(row, p) for p in positions],
-            *[scratch] * padding,
-            *used,
-            *[scratch // BLOCK_TOKENS] * (blocks - len(used)),
-        ]
-        self._staging[: len(values)] = torch.tensor(values)
+        size = 1 + 3 * tokens + blocks
+        ids, positions, places = stage[1 : 1 + 3 * tokens].reshape(3, tokens)
+        table = np.asarray(row.blocks, np.int64)
+        stage[0] = row.length - 1
+        ids[: row.length], ids[row.length :] = row.tokens, 0
+        positions[: row.length], positions[row.length :] = np.arange(row.start, row.context), row.start
+        own = positions[: row.length]
+        places[: row.length] = table[own // BLOCK_TOKENS] * BLOCK_TOKENS + own % BLOCK_TOKENS
+        places[row.length :] = scratch
+        used = table[:blocks]
+        stage[1 + 3 * tokens : size] = scratch // BLOCK_TOKENS
+        stage[1 + 3 * tokens :][: len(used)] = used
+        return size
 
     def _replay(self, key: tuple[int, int]) -> Callable[[], None]:
         if key not in self._replays:
@@ -86,7 +99,6 @@ class PrefillGraphs:
     def _work(self, tokens: int, context: int) -> None:
         window = context or tokens
         size = 1 + 3 * tokens + window // BLOCK_TOKENS
-        self._inputs[:size].copy_(self._staging[:size], non_blocking=True)
         ids, positions, places = self._inputs[1 : 1 + 3 * tokens].view(3, tokens).unbind(0)
         blocks = self._inputs[1 + 3 * tokens : size]
         mask = None
@@ -102,8 +114,8 @@ class PrefillGraphs:
         keys = [(tokens, context) for context in (0, *self._contexts) for tokens in sizes]
         for done, (tokens, context) in enumerate(keys):
             window = (context or tokens) // BLOCK_TOKENS
-            self._staging[: 1 + 2 * tokens] = 0
-            self._staging[1 + 2 * tokens : 1 + 3 * tokens] = self._storage.scratch_token
-            self._staging[1 + 3 * tokens :][:window] = self._storage.scratch_token // BLOCK_TOKENS
+            self._inputs[: 1 + 2 * tokens] = 0
+            self._inputs[1 + 2 * tokens : 1 + 3 * tokens] = self._storage.scratch_token
+            self._inputs[1 + 3 * tokens :][:window] = self._storage.scratch_token // BLOCK_TOKENS
             self._replay((tokens, context))
             on_progress("record graphs", (done + 1) / len(keys))

@@ -13,7 +13,7 @@ from engine.devices.owner import Owner
 from engine.errors import BackendError, ConfigError
 from engine.execution.attention import StepPlan, plan_step
 from engine.execution.bakeoff import fastest_format
-from engine.execution.cuda_graphs import DecodeGraphs, context_buckets, sample_on_device
+from engine.execution.cuda_graphs import DecodeGraphs, PendingSample, context_buckets
 from engine.execution.linear import LINEAR_FORMATS
 from engine.execution.memory import require_memory
 from engine.execution.prefill_graphs import PrefillGraphs
@@ -25,7 +25,7 @@ from engine.kv.storage import KVStorage
 from engine.models.architecture import named_shape
 from engine.models.weights import DummyWeights, Weights, open_weights
 from engine.request import RequestId
-from engine.scheduling.batch import Batch
+from engine.scheduling.batch import Batch, BatchRow
 
 _now_s = time.perf_counter
 
@@ -118,10 +118,11 @@ class TorchRunner:
             self._prefills = PrefillGraphs(self._model, self._storage, contexts, on_progress)
 
     def _run_graphs(self, batch: Batch, graphs: DecodeGraphs, prefills: PrefillGraphs) -> list[int]:
-        """All rows of one token in one launch, then each longer row in one of its own."""
+        """All rows of one token in one launch, then each longer row in one of its own; ids at the end."""
         self._check_thread()
         singles = [row for row in batch.rows if row.length == 1]
         ids: dict[int, int] = {}  # by the row's identity
+        pending: list[tuple[BatchRow, PendingSample]] = []
         with torch.inference_mode():
             if singles:
                 graphs.launch(singles)
@@ -129,10 +130,13 @@ class TorchRunner:
                 if row.length > 1:
                     logits = prefills.logits(row) if prefills.takes(row) else self.logits(Batch([row]))
                     if row.samples:
-                        ids[id(row)] = sample_on_device(logits, [row], self._sampler)[0]
+                        pending.append((row, PendingSample(logits, [row], self._sampler)))
             if singles:
                 ids |= zip(map(id, singles), graphs.collect(), strict=True)
+            for row, sample in pending:
+                ids[id(row)] = sample.collect()[0]
         adapter.wait(self._device)
+        prefills.settled()
         return [ids[id(row)] for row in batch.rows if row.samples]
 
     def logits(self, batch: Batch, every_token: bool = False) -> torch.Tensor:

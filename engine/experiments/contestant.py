@@ -47,7 +47,7 @@ class Ours:
     """The runner of a backend, without its scheduler."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
-        from engine.config import BackendSpec
+        from engine.config import BackendOptions, BackendSpec
         from engine.devices.environment import prepare_environment
 
         prepare_environment()
@@ -66,6 +66,7 @@ class Ours:
             slots=spec.get("slots", self._rows),
             kv_blocks=self._blocks,
         )
+        self._budget = BackendOptions().budget_of(spec["device"])
         path = None if spec["model"] is None else Path(spec["model"])
         self._runner = make_runner(backend, path, spec["architecture"], spec["load_format"], 2 * CONTEXT)
         self.about = self._runner.format
@@ -122,7 +123,9 @@ class Ours:
 
         self._tables.clear()  # the burst takes their blocks
         clock, name = MonotonicClock(), BackendName("bench")
-        scheduler = Scheduler(KvManager(self._blocks, "bench"), make_policy("fcfs"), requests, 512, ())
+        scheduler = Scheduler(
+            KvManager(self._blocks, "bench"), make_policy("fcfs"), requests, self._budget, ()
+        )
         loop = Backend(name, scheduler, self._runner, clock)
         sampling = SamplingParams(temperature=0.0, max_new_tokens=count, ignore_eos=True)
         texts = burst_prompts(self._runner.shape.vocab, requests, prompt, turn)

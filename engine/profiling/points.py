@@ -10,7 +10,7 @@ from engine.request import SamplingParams
 
 PROMPT_TOKENS, NEW_TOKENS = 512, 128  # of the isolated rates
 OWN_CONTEXTS, SHARED_CONTEXT = (64, 512), 1024  # of decode rows: each its own, or one for all
-PREFILLS = (8, 16, 32, 64, 128, 256, 512)  # entries of the prefill table
+PREFILLS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)  # entries of the prefill table
 _DEEP_PREFILLS = (16, 128, 512)  # measured behind the longest context as well
 _LONG = (600, 1000)  # prompts that still prefill while others decode
 _ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -59,14 +59,16 @@ def rates_point(vocabulary: int, seed: int) -> Point:
     return Point("isolated rates", (_Tokens(vocabulary, seed + 1).prompt(PROMPT_TOKENS),), NEW_TOKENS)
 
 
-def step_points(vocabulary: int, slots: int, context_tokens: int, kv_blocks: int, seed: int) -> list[Point]:
-    """Decode rows at three contexts, prefill behind three, mixed steps; within slots, context and pool.
+def step_points(
+    vocabulary: int, slots: int, context_tokens: int, kv_blocks: int, seed: int, token_budget: int = 512
+) -> list[Point]:
+    """Decode rows at three contexts, prefill behind three, mixed steps; within slots, budget, context, pool.
 
     Every prefill length runs once before it counts: libraries prepare a kernel for each new shape.
     """
     tokens = _Tokens(vocabulary, seed + 2)
     room = min(context_tokens, kv_blocks * 16) - _SPARE_TOKENS
-    sizes = [n for n in PREFILLS if n <= room] or [max(1, room)]
+    sizes = [n for n in PREFILLS if n <= min(room, token_budget)] or [max(1, room)]
     points = [Point("warm-up", (tokens.prompt(n),), 2, measured=False) for n in sizes]
     bases: list[tuple[int, ...]] = [()]
     for context in (c for c in OWN_CONTEXTS if c + 32 <= room):

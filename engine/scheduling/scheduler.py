@@ -6,6 +6,7 @@ step, the runner executes it, `update` takes its results. Nothing here knows tim
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from engine.config import BLOCK_TOKENS
 from engine.events import Admission, BackendLoad, Ending, RequestLoad
@@ -39,14 +40,15 @@ class ActiveRequest:
     tokens: list[int]  # prompt, then generated
     computed: int  # leading tokens whose keys and values are in the cache
     cached: int  # of these, restored instead of computed
+    prompt_tokens: int  # the request's, which every step asks for
 
     @property
     def generated(self) -> int:
-        return len(self.tokens) - self.request.prompt_tokens
+        return len(self.tokens) - self.prompt_tokens
 
     @property
     def prefill_remaining(self) -> int:
-        return max(0, self.request.prompt_tokens - self.computed)
+        return max(0, self.prompt_tokens - self.computed)
 
 
 @dataclass(slots=True)
@@ -55,6 +57,9 @@ class StepOutcome:
 
     tokens: list[tuple[RequestId, int]] = field(default_factory=list)
     ended: list[Ending] = field(default_factory=list)
+
+
+_slot = attrgetter("slot")
 
 
 class Scheduler:
@@ -93,12 +98,18 @@ class Scheduler:
         self._waiting.append(WaitingRequest(request, self._arrivals, chain, estimate, remaining))
         self._arrivals += 1
 
-    def abort(self, request_id: RequestId) -> bool:
-        """Drop a request in any state; False when it is not here (any more)."""
+    def withdraw(self, request_id: RequestId) -> bool:
+        """Drop a request that waits; False when it has begun or is not here (any more)."""
         for i, waiting in enumerate(self._waiting):
             if waiting.request.id == request_id:
                 del self._waiting[i]
                 return True
+        return False
+
+    def abort(self, request_id: RequestId) -> bool:
+        """Drop a request in any state; False when it is not here (any more)."""
+        if self.withdraw(request_id):
+            return True
         for active in self._active:
             if active.request.id == request_id:
                 self._remove(active)
@@ -176,13 +187,13 @@ class Scheduler:
             RequestLoad(
                 a.request.id,
                 a.slot,
-                a.request.prompt_tokens,
+                a.prompt_tokens,
                 a.cached,
                 a.prefill_remaining,
-                a.generated,
-                a.request.sampling.max_new_tokens - a.generated,
+                generated := a.generated,
+                a.request.sampling.max_new_tokens - generated,
             )
-            for a in sorted(self._active, key=lambda a: a.slot)
+            for a in sorted(self._active, key=_slot)
         ]
         for i in self._policy.order_waiting(self._waiting):
             w = self._waiting[i]
@@ -229,7 +240,9 @@ class Scheduler:
             cached = len(sequence.blocks) * BLOCK_TOKENS
             slot = self._free_slots.pop()
             tokens = list(w.request.prompt)
-            self._active.append(ActiveRequest(w.request, w.order, slot, sequence, tokens, cached, cached))
+            self._active.append(
+                ActiveRequest(w.request, w.order, slot, sequence, tokens, cached, cached, len(tokens))
+            )
             self._admitted.append(Admission(w.request.id, slot, cached, now_s))
             taken.add(i)
         if taken:
@@ -265,7 +278,7 @@ class Scheduler:
             is_decode,
             active.request.sampling,
             active.tokens,
-            active.request.prompt_tokens,
+            active.prompt_tokens,
         )
 
     def _settle_filling(self, active: ActiveRequest) -> None:

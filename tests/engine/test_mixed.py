@@ -66,3 +66,11 @@ def test_a_burst_runs_on_both_and_is_marked_emulated(tmp_path: Path) -> None:
     assert result["emulated"] is True
     assert {r["backend"] for r in result["requests"]} == {"cpu", "gpu"}
     assert all(r["finish_reason"] == "length" for r in result["requests"])
+
+
+def test_a_step_holds_what_suits_the_device_unless_a_budget_is_asked_for() -> None:
+    options = BackendOptions()
+    assert [options.budget_of(d) for d in ("cpu", "cuda:1", "mps", "emulated")] == [512, 2048, 512, 512]
+    assert BackendOptions(token_budget=100).budget_of("cuda:0") == 100
+    specs, _ = choose_backends(BackendOptions("cpu"), print)
+    assert specs[0].token_budget == 512

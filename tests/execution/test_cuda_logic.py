@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.execution.cuda_graphs import DecodeGraphs, context_buckets, row_bucket, sample_on_device
+from engine.execution.cuda_graphs import DecodeGraphs, PendingSample, context_buckets, row_bucket
 from engine.execution.decode_inputs import HEADER, DecodeInputs, Draw, Staging, draw_of
-from engine.execution.prefill_graphs import token_bucket
+from engine.execution.prefill_graphs import STAGES, token_bucket
 from engine.execution.sampler import Sampler
 from engine.execution.torch_runner import TorchRunner
 from engine.request import GREEDY, SamplingParams
@@ -170,7 +170,7 @@ def test_the_device_draws_what_the_host_draws(params: SamplingParams) -> None:
         row.samples = True
     host, device = Sampler(4), Sampler(4)
     for _ in range(40):
-        assert sample_on_device(logits, rows, device) == host.sample(logits, rows)
+        assert PendingSample(logits, rows, device).collect() == host.sample(logits, rows)
 
 
 def test_a_flat_distribution_is_sorted_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def test_a_flat_distribution_is_sorted_whole(monkeypatch: pytest.MonkeyPatch) ->
         row.samples = True
     sampler = Sampler(0)
     monkeypatch.setattr(sampler, "uniform", lambda _: 1 - 1e-12)
-    assert sample_on_device(torch.zeros(2, 5000), rows, sampler) == [4998, 3499]
+    assert PendingSample(torch.zeros(2, 5000), rows, sampler).collect() == [4998, 3499]
 
 
 @pytest.mark.parametrize("chunk", [7, 40, 130])
@@ -203,3 +203,18 @@ def test_padded_chunks_give_the_plain_logits(folder: Path, chunk: int) -> None:
 
 def test_token_buckets() -> None:
     assert [token_bucket(n) for n in (2, 32, 33, 500, 512)] == [32, 32, 64, 512, 512]
+
+
+def test_many_chunks_of_one_step_do_not_spoil_each_other(folder: Path) -> None:
+    """More than the stages hold, with every way to draw: each gets the id that it gets alone."""
+    runner, alone = with_graphs(folder), with_graphs(folder)
+    prompts = [[(n * 31 + i * 7) % 300 + 3 for i in range(20 + 3 * n)] for n in range(2 * STAGES + 1)]
+    made = [
+        Stream(n, prompt, [n + 20 * i for i in range(5)], sampling=(GREEDY, *SAMPLED)[n % (1 + len(SAMPLED))])
+        for n, prompt in enumerate(prompts)
+    ]
+    together = runner.run(Batch([stream.row() for stream in made]))
+    assert together == [alone.run(Batch([stream.row()]))[0] for stream in made]
+    assert len(set(together)) > STAGES
+    runner.close()
+    alone.close()
