@@ -76,6 +76,7 @@ def count_paying(found: Mapping[Cell, Effect]) -> tuple[int, int]:
 
 
 def picture(told: Told, grids: Sequence[Grid], metric: str, mark: Mark, foot: str) -> str:
+    """The map of one pair of axes as SVG: at the best slots, and at the usual ones where that differs."""
     drawn = list(grids)
     alike = len(grids) > 1 and _alike(told, grids[0], grids[1], metric)
     if alike:
@@ -100,6 +101,7 @@ def _alike(told: Told, a: Grid, b: Grid, metric: str) -> bool:
 
 
 def tells(e: Effect) -> bool:
+    """Whether a cell pays or harms: its interval leaves 0 out, and by 2 % or more."""
     return bool(e.sure) and abs(e.gain) >= PAYS
 
 
@@ -142,6 +144,7 @@ def _hover(told: Told, grid: Grid, cell: Cell, metric: str, e: Effect) -> str:
 
 
 def map_table(told: Told, grid: Grid, metric: str) -> Table:
+    """Every cell's gain with its interval, as the picture has them."""
     found = told.effects(grid, metric)
     rows: list[tuple[str, ...]] = []
     tones: dict[tuple[int, int], str] = {}
@@ -176,6 +179,8 @@ def measured_table(told: Told, grid: Grid, metric: str) -> Table | None:
 
 
 def map_data(told: Told, grid: Grid, metric: str) -> dict[str, Any]:
+    """One map for results.json; gains and ends of intervals are fractions."""
+
     def listed(values: Mapping[Cell, Effect]) -> list[dict[str, Any]]:
         return [
             {
