@@ -53,7 +53,19 @@ def test_a_sweep_leaves_a_report(kind: str, fast: str, tmp_path: Path, capsys: C
     assert "SIMULATED" in capsys.readouterr().out
     check_report(out)
     data = results(out)
-    assert ("knees" in data) if kind == "slots" else data["knobs"][0]["rows"]
+    if kind == "kv":
+        assert data["knobs"][0]["rows"]
+        return
+    seen = {p.stem: json.loads(p.read_text("utf-8"))["figures"] for p in (out / "runs").glob("*.json")}
+    for name in ("cpu", "gpu"):
+        column = data["columns"].index(f"{name} Output throughput, tok/s")
+        curve = []
+        for row in data["rows"]:
+            exact = seen[f"pair-01-slots-{row[0]}-{name}"]["output_throughput"]
+            assert float(row[column].replace(",", "")) == pytest.approx(exact, rel=0.01)
+            curve.append((float(row[0]), exact))
+        best = max(y for _, y in curve)
+        assert data["knees"][name] == next(x for x, y in curve if y >= 0.95 * best)
 
 
 def test_the_knee_is_the_fewest_slots_near_the_best() -> None:
