@@ -77,6 +77,7 @@ class TimeCursor(QObject):
             window.backends.look_at(moment(self._board, self.at_s), self.at_s, self.words())
         if self._chart is not None:
             self._chart.show_moment(self.at_s, now_s)
+        window.requests.show_moment(self.at_s)
         window.toolbar.looking_at = self.words()
         window.toolbar.refresh(now_s)
         self.changed.emit()

@@ -105,9 +105,11 @@ class CellDelegate(QStyledItemDelegate):
                 painter.setPen(hair(colours.line, 1, (3, 3)))
                 painter.setBrush(Qt.BrushStyle.NoBrush)
                 painter.drawRect(bar)
-        if model.running:
-            painter.setPen(hair(theme.text))
-            x = half(axis_x(rect, model.now_s - model.origin_s, model.end_s))
+        # One line across all rows: now, or dashed the moment that is looked back at.
+        moment = model.cursor_s if model.cursor_s is not None else model.now_s if model.running else None
+        if moment is not None:
+            painter.setPen(hair(theme.text, 1, (3, 3) if model.cursor_s is not None else None))
+            x = half(axis_x(rect, moment - model.origin_s, model.end_s))
             painter.drawLine(QLineF(x, rect.top(), x, rect.bottom() + 1))
 
 

@@ -39,6 +39,7 @@ class RequestModel(QAbstractTableModel):
         self.labels: Mapping[str, str] = {}
         self.ranks: Mapping[str, int] = {}
         self.now_s = self.origin_s = 0.0
+        self.cursor_s: float | None = None  # the moment that is looked back at
         self.end_s, self.step_s = 1.0, 1.0
         self.running = False  # some request has not finished
         self.changed_rows = 0  # announced by the last `show_rows`

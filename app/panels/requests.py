@@ -189,6 +189,14 @@ class RequestsPanel(Panel):
     def _scrolled(self, value: int) -> None:
         self._at_bottom = value == self.table.verticalScrollBar().maximum()
 
+    def show_moment(self, moment_s: float | None) -> None:
+        """Draw the time cursor over the timelines; the figures stay those of now."""
+        self.model.cursor_s = moment_s
+        if not self.table.isColumnHidden(TIMELINE):
+            left = self.table.columnViewportPosition(TIMELINE)
+            view = self.table.viewport().rect()
+            self.table.viewport().update(view.adjusted(left, 0, 0, 0))
+
     def refresh(self, topics: set[str], now_s: float) -> None:
         rows = self.board.shown_rows()
         self._show_empty(not rows)

@@ -7,6 +7,7 @@ from PySide6.QtTest import QTest
 from test_charts import keep_panels, texts, too_wide  # noqa: F401
 
 from app.backend_rows import chips, slot_rows
+from app.panels.request_model import TIMELINE
 from app.series.board import Board
 from app.series.rewind import moment
 from engine.events import (
@@ -106,6 +107,23 @@ def test_drag_on_the_axis_and_in_the_plot(scene) -> None:
     assert cursor.at_s == pytest.approx(START_S + 0.5, abs=0.03)
     chart.live_button.click()
     assert cursor.at_s is None and slider.live and not chart.live_button.isVisible()
+
+
+def test_the_timelines_show_the_same_moment(scene) -> None:
+    def timeline():
+        table = scene.window.requests.table
+        return (
+            table.viewport().grab(table.visualRect(scene.window.requests.proxy.index(0, TIMELINE))).toImage()
+        )
+
+    now = timeline()
+    look(scene, 1.0)
+    then = timeline()
+    assert then != now and scene.window.requests.model.cursor_s == START_S + 1.0
+    look(scene, 2.0)
+    assert timeline() != then
+    scene.window.time_cursor.go_live()
+    assert timeline() == now
 
 
 def test_keys(scene) -> None:
