@@ -43,7 +43,7 @@ ELSEWHERE = (
         "In a receipt",
         ("Left", "Request before"),
         ("Right", "Request after"),
-        ("W", "What if it had gone elsewhere"),
+        ("Ctrl+J", "What if it had gone elsewhere"),
         ("Esc", "Close"),
     ),
     (

@@ -23,6 +23,7 @@ from engine.request import RequestState
 
 WIDTH = 760
 HEADER, FOOTER = 64, 64
+WHAT_IF_KEYS = "Ctrl+J"
 HINTS = ((("←", "→"), "other requests"), (("Esc",), "close"))
 
 
@@ -62,7 +63,7 @@ class ReceiptSheet(QFrame):
             (Qt.Key.Key_Escape, self.close_sheet),
             (Qt.Key.Key_Left, self.previous),
             (Qt.Key.Key_Right, self.next),
-            (Qt.Key.Key_W, self.ask_what_if),
+            (WHAT_IF_KEYS, self.ask_what_if),
         )
         for key, action in keys:
             shortcut = QShortcut(QKeySequence(key), self)
@@ -115,7 +116,7 @@ class ReceiptSheet(QFrame):
         self.export_button = Button(self.themes, "Export JSON", icon_name="download")
         self.what_if_button = Button(
             self.themes, "What if", icon_name="compare", name="What if it had gone elsewhere",
-            tip="Simulate the burst under every policy, and this request elsewhere (W)",
+            tip="Simulate the burst under every policy, and this request elsewhere (Ctrl+J)",
         )  # fmt: skip
         self.what_if_button.hide()
         for button in (self.what_if_button, self.copy_button, self.export_button):
@@ -232,7 +233,7 @@ class ReceiptSheet(QFrame):
         run = self.board.run
         good = run is not None and row.run_id is not None and run.started.run_id == row.run_id
         self.what_if_button.setToolTip(
-            "Simulate the burst under every policy, and this request elsewhere (W)" if good else TYPED
+            "Simulate the burst under every policy, and this request elsewhere (Ctrl+J)" if good else TYPED
         )
         return good
 
