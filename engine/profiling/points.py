@@ -15,7 +15,8 @@ _DEEP_PREFILLS = (16, 128, 512)  # measured behind the longest context as well
 _LONG = (600, 1000)  # prompts that still prefill while others decode
 _ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _OWN_PREFIXES = 4  # so many long contexts at once; more rows share them
-_DECODE_STEPS = 12
+_ROUNDS = 3
+_DECODE_STEPS = 6  # tokens of each row in each round
 _SPARE_TOKENS = 64  # of context and pool, beside the contexts of a point
 
 
@@ -64,30 +65,31 @@ def step_points(
 ) -> list[Point]:
     """Decode rows at three contexts, prefill behind three, mixed steps; within slots, budget, context, pool.
 
-    Every prefill length runs once before it counts: libraries prepare a kernel for each new shape.
+    Every prefill length runs once before it counts: libraries prepare a kernel for each new shape. Repeats
+    come in later rounds, not one after another: other programs then disturb some of them and not all.
     """
     tokens = _Tokens(vocabulary, seed + 2)
     room = min(context_tokens, kv_blocks * 16) - _SPARE_TOKENS
     sizes = [n for n in PREFILLS if n <= min(room, token_budget)] or [max(1, room)]
     points = [Point("warm-up", (tokens.prompt(n),), 2, measured=False) for n in sizes]
-    bases: list[tuple[int, ...]] = [()]
+    contexts: dict[int, list[tuple[int, ...]]] = {}
     for context in (c for c in OWN_CONTEXTS if c + 32 <= room):
         count = max(1, min(slots, _OWN_PREFIXES, kv_blocks * 16 // (2 * context)))
-        own = [tokens.prompt(context) for _ in range(count)]
-        points += [Point(f"prefill {context}", (prefix,), 1) for prefix in own]
-        points += _decode(tokens, context, own, slots)
-        bases.append(own[0])
+        contexts[context] = [tokens.prompt(context) for _ in range(count)]
     if room >= SHARED_CONTEXT + 32:
-        shared = tokens.prompt(SHARED_CONTEXT)
-        points.append(Point("the shared context", (shared,), 1))
-        points += _decode(tokens, SHARED_CONTEXT, [shared], slots)
-        bases.append(shared)
-    for base in (b for b in bases if len(b) != OWN_CONTEXTS[0]):
-        for size in sizes if len(base) < SHARED_CONTEXT else _DEEP_PREFILLS:
-            if len(base) + size <= room:
-                point = f"prefill {size} behind {len(base)}" if base else f"prefill {size}"
-                repeats = 3 if size < 64 else 2
-                points += [Point(point, (tokens.prompt(size, base),), 1) for _ in range(repeats)]
+        contexts[SHARED_CONTEXT] = [tokens.prompt(SHARED_CONTEXT)]
+    for context, prefixes in contexts.items():
+        name = f"prefill {context}" if context in sizes else f"a context of {context}"
+        points += [Point(name, (prefix,), 1) for prefix in prefixes]
+    bases = [(), *(prefixes[0] for context, prefixes in contexts.items() if context != OWN_CONTEXTS[0])]
+    for round_ in range(_ROUNDS):
+        for context, prefixes in contexts.items():
+            points += _decode(tokens, context, prefixes, slots)
+        for base in bases:
+            for size in sizes if len(base) < SHARED_CONTEXT else _DEEP_PREFILLS:
+                if len(base) + size <= room and (size < 64 or round_ != 1):
+                    name = f"prefill {size} behind {len(base)}" if base else f"prefill {size}"
+                    points.append(Point(name, (tokens.prompt(size, base),), 1))
     for long in (n for n in _LONG if n <= room):
         for rows in sorted({1, max(1, slots - 1)}):
             # The short ones decode while the long one still prefills: mixed steps.
