@@ -144,8 +144,12 @@ class Engine:
         self._post(lambda core: core.restart(BackendName(name)))
 
     def recalibrate(self) -> None:
-        """Measure the isolated rates again as soon as it is quiet."""
+        """Measure every running backend again as soon as it is quiet."""
         self._post(lambda core: core.recalibrate())
+
+    def stop_calibration(self) -> None:
+        """Measure no further: what was measured is kept, and the rest stays as it was known before."""
+        self._post(lambda core: core.calibrator.stop())
 
     def wait_ready(self, timeout_s: float | None = None) -> None:
         """Wait until requests can run. Raises the `EngineError` that prevented it."""
