@@ -89,7 +89,7 @@ class RatePlot(Plot):
         """Across the plot at a moment: dotted for now, whole for the one that is looked at."""
         s, label = self.factor, font("label", bold=self.cursor is not None, scale=self.factor)
         x = half(self.x_of(moment))
-        if x > plot.right() + 1:
+        if not plot.left() - 1 <= x <= plot.right() + 1:
             return
         painter.setPen(hair(theme.text, 1, (2, 4) if self.cursor is None else None))
         painter.drawLine(QLineF(x, plot.top(), x, plot.bottom()))

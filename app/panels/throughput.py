@@ -71,7 +71,7 @@ class ThroughputPanel(ChartPanel):
         self._place()
 
     def _place(self) -> None:
-        """The slider's handle stands on the axis at the moment's own place."""
+        """The slider's handle stands on the axis at the moment's own place, as long as the plot shows all."""
         if self.slider is None:
             return
         size = self.live_button.sizeHint()
@@ -118,9 +118,9 @@ class ThroughputPanel(ChartPanel):
             words = f"{seconds(past)}, not live"
             self.phrase_label.set_full_text(f"Showing {words}", words, "not live", "")
         if self.slider is not None:
-            start = series.window(now_s)[0]
             at = None if past is None else round(past * 1000)
-            self.slider.show_time(round(start * 1000), round(clock * 1000), at)
+            # The whole burst, even where the plot has only its last minute.
+            self.slider.show_time(0, round(clock * 1000), at)
             self._place()
         self._show_numbers(views, rates, busy, past)
 
@@ -131,15 +131,17 @@ class ThroughputPanel(ChartPanel):
         busy: tuple[str, ...],
         past: float | None,
     ) -> None:
-        """The last half second before now, or before the moment that is shown."""
-        recent = {}
+        """The last half second before now, or before the moment that is shown; n/a before what is kept."""
+        recent: dict[int, float] = {}
+        start = self.board.throughput.start_s()
         for view in views:
             known = rates[view.info.rank]
             if past is not None:
-                known = known[: max(0, round((past - self.board.throughput.start_s()) / BIN_S))]
+                known = known[: max(0, round((past - start) / BIN_S))]
             counts = len(known) and (past is not None or view.info.name in busy)
             recent[view.info.rank] = float(known[-RATE_BINS:].mean()) if counts else 0.0
-        total = sum(recent.values())
+        lost = past is not None and past < start
+        total = None if lost else sum(recent.values())
         right: list[Piece] = []
         for view in views if past is None else ():  # there the button stands instead
             right.append(Piece(view.info.label, mark=view.info.rank, gap=16))

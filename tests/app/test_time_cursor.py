@@ -1,6 +1,7 @@
 """The time cursor: the past is what the engine reported then, and now comes back by itself."""
 
 import pytest
+from bursts import step
 from fake_engine import CPU, GPU, golden_scene, setup_events
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
@@ -19,6 +20,7 @@ from engine.events import (
     RequestRouted,
     StepDone,
 )
+from engine.request import RequestId
 
 START_S = 1_000.0
 
@@ -107,6 +109,25 @@ def test_drag_on_the_axis_and_in_the_plot(scene) -> None:
     assert cursor.at_s == pytest.approx(START_S + 0.5, abs=0.03)
     chart.live_button.click()
     assert cursor.at_s is None and slider.live and not chart.live_button.isVisible()
+
+
+def test_a_burst_longer_than_the_plot_can_be_seen_from_its_beginning(rig) -> None:
+    board, chart = rig.board, rig.window.throughput
+    begun = [e for e in golden_scene(START_S) if isinstance(e, BurstStarted | RequestArrived | RequestRouted)]
+    rig.engine.publish(*begun)
+    ids = [RequestId(100)]
+    rig.engine.publish(*(step(GPU, float(i), i + 1.0, ids, admit=not i) for i in range(100)))
+    rig.settle()
+    rig.window.freeze(START_S + 100.0)
+    rig.window.tick()
+    assert board.throughput.start_s() > 30.0, "the plot has forgotten the beginning"
+    QTest.keyClick(chart.slider, Qt.Key.Key_Home)
+    rig.qtbot.waitUntil(lambda: not rig.window.time_cursor._due.isActive())
+    assert rig.window.time_cursor.at_s == START_S and slots(rig, GPU) == []
+    look(rig, 10.5)
+    assert [n for n, _ in slots(rig, GPU)] == ["1"] and chart.slider.value() == 10_500
+    assert chart.numbers.accessibleName() == "n/a tok/s", "no rate is made up"
+    chart.grab()
 
 
 def test_the_timelines_show_the_same_moment(scene) -> None:
