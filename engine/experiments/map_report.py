@@ -102,7 +102,8 @@ def _summary(told: Told) -> list[str]:
         f"{DEFAULT_POLICY} alone loses 2 % or more in {harms}.",
         f"Every cell compares with {fast} alone at its best slot count there, and the policies run with the "
         f"same slots. A cell is {pairs} of simulated runs; the policy of a pair is the one of "
-        f"{' and '.join(POLICIES)} that was better in the other pairs, so that luck is not taken for a gain.",
+        f"{' and '.join(POLICIES)} that was better in the other pairs, so that luck is not taken for a gain. "
+        "Among so many cells expect one or two that are coloured where nothing differs.",
     ]
     if not told.done.finished:
         out.append("Stopped early: the map holds what is done; the same command goes on.")
