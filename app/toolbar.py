@@ -8,6 +8,7 @@ from app.series.board import Board, RunView
 from app.theme import ThemeHolder, font
 from app.widgets.controls import Button, EmulatedMark, LabelledCombo
 from app.widgets.icons import pixmap
+from engine.events import BackendState
 from engine.request import RequestState
 
 HEIGHT = 56
@@ -41,8 +42,9 @@ class Toolbar(QWidget):
             themes, "Run", kind="primary", icon_name="play", tip="Run the burst (Ctrl+R)"
         )
         self.stop_button = Button(
-            themes, "Stop all", kind="danger", icon_name="stop", tip="Stop every request (Ctrl+.)"
-        )
+            themes, "Stop all", kind="danger", icon_name="stop",
+            tip="Stop every request, or the calibration (Ctrl+.)",
+        )  # fmt: skip
         self.compare_button = Button(
             themes, "Compare A/B", icon_name="compare", name="Compare A/B",
             tip="Compare two policies in pairs of runs (Ctrl+B)",
@@ -147,7 +149,8 @@ class Toolbar(QWidget):
         idle = usable and not going and not self._asked and not self.comparing
         self.run_button.setEnabled(idle and self.preset.count() > 0)
         self.compare_button.setEnabled(idle and self.preset.count() > 0)
-        self.stop_button.setEnabled(usable and (busy or self._asked or bool(self.comparing)))
+        measuring = any(v.state is BackendState.CALIBRATING for v in board.backends.values())
+        self.stop_button.setEnabled(usable and (busy or measuring or self._asked or bool(self.comparing)))
         text = "starting…" if self._asked else "" if run is None else self._clock_text(run, now_s)
         if self.comparing:
             text = self.comparing + (f", {text.partition(',')[0]}" if going and not self._short else "")

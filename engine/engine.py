@@ -34,7 +34,7 @@ from engine.events import (
 from engine.placeholder import VOCABULARY, PlaceholderCodec
 from engine.profiling.profile import Profile, load_profile
 from engine.replies import Codec
-from engine.request import BackendName, FinishReason, RequestId, RequestTimings, SamplingParams
+from engine.request import BackendName, FinishReason, RequestId, RequestState, RequestTimings, SamplingParams
 from engine.routing.policies import policy_names
 from engine.supervisor import Unit
 from engine.text import Message, TextCodec
@@ -105,8 +105,8 @@ class Engine:
         self._post(lambda core: core.cancel(request_id))
 
     def cancel_all(self) -> None:
-        """Stop the burst and every request."""
-        self._post(lambda core: core.cancel_all())
+        """Stop the burst and every request; where there is neither, the calibration."""
+        self._post(stop_all)
 
     def run_burst(
         self,
@@ -339,6 +339,14 @@ class Engine:
             )
             infos.append(info)
         return infos
+
+
+def stop_all(core: Core) -> None:
+    """What runs for the user ends; only when nothing does, it is the calibration that they want to stop."""
+    unfinished = (e.number for e in core.ledger.entries.values() if e.state is not RequestState.FINISHED)
+    if core.bursts.burst is None and not core.loading and not any(unfinished):
+        core.calibrator.stop()
+    core.cancel_all()
 
 
 def _dummy_shape(config: EngineConfig) -> str:

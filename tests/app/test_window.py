@@ -39,6 +39,19 @@ def clipped(window: QWidget) -> list[str]:
     return out
 
 
+def test_a_calibration_can_be_stopped_as_well(rig) -> None:
+    bar, view = rig.window.toolbar, rig.board.backends[GPU]
+    assert not bar.stop_button.isEnabled()
+    rig.engine.publish(BackendStatus(view.info, BackendState.CALIBRATING, "step times at several loads"))
+    rig.settle()
+    assert bar.stop_button.isEnabled()
+    bar.stop_button.click()
+    assert ("cancel_all",) in rig.engine.calls
+    rig.engine.publish(BackendStatus(view.info, BackendState.READY))
+    rig.settle()
+    assert not bar.stop_button.isEnabled()
+
+
 def test_run_starts_the_chosen_burst_and_the_clock_counts(rig) -> None:
     bar = rig.window.toolbar
     assert bar.run_button.isEnabled() and not bar.stop_button.isEnabled()

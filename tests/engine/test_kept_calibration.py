@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from engine.burst import Burst
 from engine.calibration import measured_key
+from engine.engine import stop_all
 from engine.errors import ProfileError
-from engine.events import Notice, SetupStep
+from engine.events import BackendState, Notice, SetupStep
 from engine.profiling.profile import Rates, load_profile, local_profile_path
 from engine.profiling.step_time import StepTimeModel
 from engine.profiling.store import Measured, MeasuredKey, load_measured, save_measured
-from engine.request import BackendName
+from engine.request import BackendName, FinishReason
 from tests.engine.by_hand import House
 
 Make = Callable[..., House]
@@ -221,6 +223,26 @@ def test_a_stop_on_the_first_start_keeps_the_stages_that_ended(make: Make, tmp_p
     assert [(s.kind, s.names) for s in again.core.calibrator._stages][0] == ("rates", ("gpu",))
     again.pump(until=lambda: settled(again))
     assert all(data["steps"] for data in kept(tmp_path).values())
+
+
+def test_stop_all_ends_what_the_user_runs_first_and_the_calibration_when_that_is_all(make: Make) -> None:
+    house = make()
+    house.turn()
+    request_id = house.chat(new=50)
+    house.turn()
+    stop_all(house.core)
+    assert house.reasons([request_id]) == [FinishReason.ABORT] and not settled(house)
+    house.pump(until=lambda: house.state("cpu") is BackendState.CALIBRATING)
+    stop_all(house.core)
+    assert settled(house)
+    house.pump()
+    assert house.state("cpu") is BackendState.READY
+    house.core.bursts.start(Burst("seed-warm-8", 0), "least-requests")
+    house.core.recalibrate()
+    stop_all(house.core)
+    assert house.core.bursts.burst is None and not settled(house), "the burst was meant"
+    house.pump(until=lambda: settled(house))
+    house.check()
 
 
 def test_a_disk_that_is_full_costs_the_file_only(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
