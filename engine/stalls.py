@@ -27,14 +27,14 @@ class StallWatch:
             elif name in self._suspended:
                 self._suspended.discard(name)
                 if unit.ready:
-                    self._core.router.resume(name)
+                    self._core.router.set_stalled(name, False)
 
     def _suspend(self, name: BackendName) -> None:
         core = self._core
         if not any(n != name for n in core.router.alive()):
             return  # the only one there is: requests wait for it
         self._suspended.add(name)
-        core.router.suspend(name)
+        core.router.set_stalled(name, True)
         moved = []
         for entry in list(core.ledger.entries.values()):
             waits = entry.backend == name and entry.state is not RequestState.FINISHED and not entry.started

@@ -168,13 +168,9 @@ class Router:
         self.remove(name)
         self._mirrors[name].alive = True
 
-    def suspend(self, name: BackendName) -> None:
-        """The backend has stalled: no candidate until `resume`; what it holds and caches stays known."""
-        self._mirrors[name].alive = False
-
-    def resume(self, name: BackendName) -> None:
-        """A suspended backend steps again."""
-        self._mirrors[name].alive = True
+    def set_stalled(self, name: BackendName, stalled: bool) -> None:
+        """A backend that has stalled is no candidate; what it holds and caches stays known."""
+        self._mirrors[name].alive = not stalled
 
     def forget(self, name: BackendName, request_id: RequestId) -> None:
         """The request was cancelled before the backend reported it."""
