@@ -18,7 +18,7 @@ from PySide6.QtCore import QEventLoop, QTimer
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.bridge import Bridge
-from app.dialogs import show_about, show_shortcuts
+from app.dialogs import show_about, show_log, show_shortcuts
 from app.main_window import MainWindow
 from app.preferences import Preferences
 from app.screenshot import parse_size
@@ -35,6 +35,7 @@ SIZES = "1280x720,1920x1080,3840x2160"
 THEMES = ("dark", "light")
 MOMENT_S, LATER_S, PATIENCE_S = 2.8, 6.0, 60.0
 BEFORE_S = 1.2
+DIALOG_MS = 1_200  # the models sheet reads headers first
 POLICY = "isolated-rates"
 PROMPTS = (
     "What does a prefix cache do? Two sentences.",
@@ -231,6 +232,9 @@ class Gallery:
             ("settings", window.wishes.show_settings),
             ("shortcuts", lambda: show_shortcuts(window)),
             ("about", lambda: show_about(window)),
+            ("log", lambda: show_log(window, window.themes)),
+            ("models", window.wishes.show_models),
+            ("history", window.looking_back.show_history),
         ):
             self._shots(window, name, show)
 
