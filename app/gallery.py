@@ -35,7 +35,6 @@ SIZES = "1280x720,1920x1080,3840x2160"
 THEMES = ("dark", "light")
 MOMENT_S, LATER_S, PATIENCE_S = 2.8, 6.0, 60.0
 BEFORE_S = 1.2
-DIALOG_MS = 1_200  # the models sheet reads headers first
 POLICY = "isolated-rates"
 PROMPTS = (
     "What does a prefix cache do? Two sentences.",
@@ -234,7 +233,6 @@ class Gallery:
             ("about", lambda: show_about(window)),
             ("log", lambda: show_log(window, window.themes)),
             ("models", window.wishes.show_models),
-            ("history", window.looking_back.show_history),
         ):
             self._shots(window, name, show)
 
@@ -243,6 +241,9 @@ class Gallery:
         for theme in THEMES:
             window.set_theme(theme)
             opened = show()
+            wait(60)
+            # The models sheet reads headers before it has rows.
+            wait_until(lambda opened=opened: bool(getattr(opened, "rows", True)))
             wait(60)
             path = self.folder / f"{name}-{theme}.png"
             opened.grab().save(str(path), "PNG")

@@ -245,6 +245,8 @@ class ModelsDialog(QDialog):
             self.rows[model.name].show_look(look, size)
         if not self._looking.busy and not self._held:
             words, tone, share = load_words(board, session.unloaded)
+            if not self._models:
+                words, tone = "Looking at the models on this machine …", "muted"
             self._tell(words, tone)
             self.load_bar.set_share(share)
 
