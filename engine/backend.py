@@ -26,6 +26,13 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Give up a request that still waits. The next report says so; one that has begun stays."""
+
+    request_id: RequestId
+
+
+@dataclass(frozen=True, slots=True)
 class DropUnowned:
     """Forget every cached block that no request holds."""
 
@@ -42,7 +49,7 @@ class Close:
     """End the loop. Unfinished requests are simply gone."""
 
 
-Command = Submit | Cancel | DropUnowned | SetSlots | Close
+Command = Submit | Cancel | Withdraw | DropUnowned | SetSlots | Close
 
 
 class Backend:
@@ -55,6 +62,7 @@ class Backend:
         self.clock = clock
         self._sequence = 0
         self._ended: list[Ending] = []
+        self._withdrawn: list[RequestId] = []
         self._touched = False  # something changed that no report has told yet
 
     def handle(self, command: Command) -> None:
@@ -67,6 +75,10 @@ class Backend:
                 if self.scheduler.abort(request_id):
                     self.runner.forget(request_id)
                     self._ended.append(Ending(request_id, FinishReason.ABORT))
+                    self._touched = True
+            case Withdraw(request_id):
+                if self.scheduler.withdraw(request_id):
+                    self._withdrawn.append(request_id)
                     self._touched = True
             case DropUnowned():
                 self.scheduler.kv.drop_unowned()
@@ -128,6 +140,7 @@ class Backend:
             admitted=admitted,
             cache_hits=adopted,
             ended=(*self._ended, *outcome.ended),
+            withdrawn=tuple(self._withdrawn),
             load=self.scheduler.load(),
             blocks=blocks,
             hashes_added=added,
@@ -137,6 +150,7 @@ class Backend:
         )
         self._sequence += 1
         self._ended.clear()
+        self._withdrawn.clear()
         self._touched = False
         return report
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from multiprocessing.connection import Connection
 
-from engine.backend import Cancel, Submit
+from engine.backend import Cancel, Submit, Withdraw
 from engine.burst import BurstRunner
 from engine.calibration import Calibrator
 from engine.clock import Clock
@@ -50,8 +50,7 @@ from engine.transport import Loaded
 
 log = logging.getLogger(__name__)
 
-_KEPT_ENTRIES = 4_000
-_NEWS_S = 0.5
+_KEPT_ENTRIES, _NEWS_S = 4_000, 0.5
 
 
 class Core:
@@ -80,6 +79,7 @@ class Core:
             self.router.remove(name)  # nobody is alive before it has loaded
         self.ledger = Ledger()
         self._replies: dict[RequestId, Reply] = {}
+        self._moving: dict[RequestId, BackendName] = {}  # asked back from a queue, to be sent there
         self._typed = 0
         self._told_s: dict[BackendName, float] = {}  # when each backend's prices were last published
         self.measurements = Measurements(self)
@@ -224,6 +224,26 @@ class Core:
                     entry.reason = FinishReason.STOP
         for entry in ended:
             self._ended(entry)
+        for request_id in report.withdrawn:
+            self._move(request_id, report.backend)
+        if ended:
+            self._ask_for_head()
+
+    def _ask_for_head(self) -> None:
+        """Is the head of a queue better off elsewhere, now that something has ended? It may have begun."""
+        if (move := self.router.worthwhile_move(self.clock.now_s())) is not None:
+            request_id, source, target = move
+            self._moving[request_id] = target
+            self.supervisor.send(source, Withdraw(request_id))
+
+    def _move(self, request_id: RequestId, source: BackendName) -> None:
+        """A backend gave up a request that waited. It may have been cancelled, or its target have died."""
+        target = self._moving.pop(request_id, None)
+        entry = self.ledger.entries.get(request_id)
+        if entry is None or entry.state is RequestState.FINISHED or not entry.is_at(source):
+            return  # a source that stalled meanwhile has given it up already
+        only = target if target in self.router.alive() else None
+        self.route(entry, self.clock.now_s(), moved_from=source, only=only)
 
     # --- requests -------------------------------------------------------------------------------------
 
@@ -348,6 +368,7 @@ class Core:
 
     def _ended(self, entry: Entry) -> None:
         request_id = entry.request.id
+        self._moving.pop(request_id, None)
         reply = self._replies.pop(request_id, None)
         if reply is not None:
             if entry.reason is not FinishReason.ERROR and (text := reply.finish()):

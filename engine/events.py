@@ -89,6 +89,7 @@ class StepReport:
     admitted: tuple[Admission, ...] = ()
     cache_hits: tuple[tuple[RequestId, int], ...] = ()  # tokens adopted after admission, total so far
     ended: tuple[Ending, ...] = ()
+    withdrawn: tuple[RequestId, ...] = ()  # given up before they began, as asked: they go elsewhere
     load: BackendLoad = field(default_factory=BackendLoad)
     blocks: tuple[BlockChange, ...] = ()
     hashes_added: tuple[bytes, ...] = ()

@@ -50,7 +50,7 @@ class Receipt:
     reason: str
     time_s: float
     candidates: tuple[Candidate, ...]
-    moved_from: BackendName | None = None  # set when the request was re-routed after a backend died
+    moved_from: BackendName | None = None  # where it waited before it was re-routed
 
     @property
     def predicted_s(self) -> float | None:

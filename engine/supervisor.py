@@ -133,6 +133,7 @@ class Supervisor:
                 match message:
                     case StepReport():
                         unit.owed.difference_update(e.request_id for e in message.ended)
+                        unit.owed.difference_update(message.withdrawn)
                         unit.slow_step_s = max(0.9 * unit.slow_step_s, message.duration_s)
                         if message.threads not in (0, unit.info.threads):  # 0 = not told
                             self._tell_threads(unit, message.threads)

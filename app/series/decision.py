@@ -76,6 +76,8 @@ def margin(receipt: Receipt) -> tuple[float, float] | None:
 def _reason(receipt: Receipt, labels: Mapping[str, str]) -> Sentence:
     chosen, other = receipt.candidate(receipt.chosen), rejected(receipt)
     label = labels.get(receipt.chosen, receipt.chosen)
+    if receipt.moved_from is not None and receipt.candidate(receipt.moved_from) is not None:
+        return (Span(receipt.reason),)  # it runs: the request left its queue for a better place
     if receipt.moved_from is not None:
         gone = labels.get(receipt.moved_from, receipt.moved_from)
         return (Span(f"Moved here: {article(gone)} stopped before it had read the prompt."),)

@@ -7,14 +7,18 @@ because two backends that work at once slow each other down.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from engine.profiling.step_time import StepTimeModel
-from engine.routing.forecast import Forecast, Job, both_busy_s, forecast, on_the_wall
+from engine.routing.forecast import Forecast, Job, Track, both_busy_s, on_the_wall
 
 LEAST_MARGIN = 0.05  # h is never below this share of the request's own E2E
 ALL_CLEAR = 0.01  # the time until everything is done may grow by this share and no more
 WORST_TTFT = 0.02  # the longest wait for a first token may grow by this much and no more
+NEXT_TTFT = 0.01  # and so may the wait of a request that would come next
+NEXT_TTFT_WARM = 0.02  # where the new one is warm: its stay on the other backend is short
+WARM = 0.9  # share of the prompt that is restored
+_NEXT = -1  # key of the request that would come next
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +36,32 @@ class Outlook:
     since_s: float  # seconds since the published load was true
     factor: float = 1.0  # live correction
     error: float = 0.0  # live relative error of the step-time model
+    is_head: bool = False  # `new` waits here already, before everybody else in the queue
+
+    _walked: Track = field(init=False, repr=False, compare=False)  # until everybody who waits is admitted
+
+    def __post_init__(self) -> None:
+        walked = self._track()
+        walked.admit(self.queue)
+        object.__setattr__(self, "_walked", walked)
 
     def without(self) -> Forecast:
-        return forecast(
-            self.model,
-            self.slots,
-            self.token_budget,
-            self.active,
-            self.queue,
-            self.free_blocks,
-            self.factor,
-        )
+        return self._walked.ended()
 
     def with_new(self, tokens: int | None = None) -> Forecast:
-        new = self.new if tokens is None else _with_tokens(self.new, tokens)
-        queue = [*self.queue, new]
-        return forecast(
-            self.model, self.slots, self.token_budget, self.active, queue, self.free_blocks, self.factor
-        )
+        return self._with(self.new if tokens is None else _with_tokens(self.new, tokens))
+
+    def with_next(self, after: Job, new: bool) -> Forecast:
+        """With one more request behind everybody else."""
+        return self._with(self.new, after) if new else self._walked.ended([after])
+
+    def _with(self, new: Job, *behind: Job) -> Forecast:
+        if self.is_head:
+            return self._track().ended([new, *self.queue, *behind])
+        return self._walked.ended([new, *behind])
+
+    def _track(self) -> Track:
+        return Track(self.model, self.slots, self.token_budget, self.active, self.free_blocks, self.factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,26 +149,58 @@ def _both_s(outlooks: Sequence[Outlook], forecasts: Sequence[Forecast]) -> list[
     return out
 
 
-def total_delay(outlooks: Sequence[Outlook], table: Sequence[Price], fastest: int) -> int:
-    """The place to go to: the fastest, unless another passes the margin and every guard against it."""
-    fast = table[fastest]
-    margin_s = max(LEAST_MARGIN, 2 * outlooks[fastest].error) * fast.e2e_s
-    best = fastest
+def total_delay(
+    outlooks: Sequence[Outlook], table: Sequence[Price], home: int, fastest: int | None = None
+) -> int:
+    """The place to go to: `home`, unless another passes the margin and every guard against it.
+
+    Home is the fastest backend for a request that arrives, and where it waits for one that could move.
+    """
+    stay = table[home]
+    margin_s = max(LEAST_MARGIN, 2 * outlooks[home].error) * stay.e2e_s
+    best = home
     for place, price in enumerate(table):
-        if place == fastest:
+        if place == home:
             continue
-        # More error on the slower backend raises its own margin: over-rating it is what does harm.
-        own_margin = max(margin_s, 2 * outlooks[place].error * fast.e2e_s)
+        # More error on the other backend raises its own margin: over-rating it is what does harm.
+        own_margin = max(margin_s, 2 * outlooks[place].error * stay.e2e_s)
         passes = (
-            fast.delay_s - price.delay_s > own_margin
-            and price.ttft_s <= fast.ttft_s
-            and price.p90_s <= fast.clear_s
-            and price.all_clear_s <= (1 + ALL_CLEAR) * fast.all_clear_s
-            and price.worst_ttft_s <= (1 + WORST_TTFT) * fast.worst_ttft_s
+            stay.delay_s - price.delay_s > own_margin
+            and price.ttft_s <= stay.ttft_s
+            and price.p90_s <= stay.clear_s
+            and price.all_clear_s <= (1 + ALL_CLEAR) * stay.all_clear_s
+            and price.worst_ttft_s <= (1 + WORST_TTFT) * stay.worst_ttft_s
+            and (best == home or price.delay_s < table[best].delay_s)
+            and _next_may_come(outlooks, home, place, home if fastest is None else fastest)
         )
-        if passes and (best == fastest or price.delay_s < table[best].delay_s):
+        if passes:
             best = place
     return best
+
+
+def _next_may_come(outlooks: Sequence[Outlook], home: int, place: int, fastest: int) -> bool:
+    """Would a request like this one, arriving next at the fastest backend, wait hardly longer?
+
+    Whoever arrives is not asked by the guards above: without this the two backends slow each other down
+    at the expense of those who come later.
+    """
+    new = outlooks[place].new
+    warm = new.context >= WARM * (new.context + new.prefill)
+    after = replace(outlooks[fastest].new, key=_NEXT, ready_s=outlooks[fastest].since_s)
+    stay, go = (_next_ttft_s(outlooks, p, fastest, after) for p in (home, place))
+    return go <= (1 + (NEXT_TTFT_WARM if warm else NEXT_TTFT)) * stay
+
+
+def _next_ttft_s(outlooks: Sequence[Outlook], place: int, fastest: int, after: Job) -> float:
+    """TTFT of `after` at the fastest backend when the new request goes to `place`."""
+    casts = []
+    for i, outlook in enumerate(outlooks):
+        if i == fastest:
+            casts.append(outlook.with_next(after, new=i == place))
+        else:
+            casts.append(outlook.with_new() if i == place else outlook.without())
+    lane = _Lane(outlooks[fastest], casts[fastest], _both_s(outlooks, casts)[fastest])
+    return lane.wall_s(casts[fastest].first_s[_NEXT])
 
 
 def clears_first(table: Sequence[Price], fastest_first: Sequence[int]) -> int:

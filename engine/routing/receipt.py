@@ -52,6 +52,15 @@ def _delay_reason(chosen: Candidate, others: list[Candidate], labels: Mapping[st
     return f"The {other} would save everybody {-saved:.1f} s in all: too little, or too late for this one."
 
 
+def move_reason(chosen: Candidate, stayed: Candidate | None, labels: Mapping[str, str]) -> str:
+    """Why a request that waited on one backend went to another."""
+    name = labels[chosen.backend]
+    if stayed is None or stayed.delay_s is None or chosen.delay_s is None:
+        return f"Moved here: the {name} has room."
+    saved, other = stayed.delay_s - chosen.delay_s, labels[stayed.backend]
+    return f"Moved from the queue of the {other}: on the {name} everybody together waits {saved:.1f} s less."
+
+
 def candidate_json(candidate: Candidate) -> dict[str, object]:
     return {
         "backend": candidate.backend,

@@ -4,98 +4,25 @@ For each backend it keeps the last load, a mirror of the prefix index (hashes on
 has sent that no published load has shown yet: those count as queued.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 
-from engine.config import BLOCK_TOKENS
-from engine.events import BackendLoad, StepReport
-from engine.kv.manager import blocks_for
+from engine.events import StepReport
 from engine.kv.prefix import extend_chain, restorable_blocks, root_hash
 from engine.profiling.profile import Rates
-from engine.profiling.step_time import StepTimeModel
-from engine.receipt import Candidate, Receipt
+from engine.receipt import Receipt
 from engine.request import BackendName, FinishReason, Request, RequestId
 from engine.routing.correction import PriceCheck
-from engine.routing.forecast import Job, both_busy_s, forecast, on_the_wall
+from engine.routing.forecast import both_busy_s, forecast, on_the_wall
 from engine.routing.length import LengthEstimator, Remaining
-from engine.routing.policies import (
-    BATCHED_POLICIES,
-    Choice,
-    check_policy,
-    choose,
-    isolated_score,
-    policy_names,
-)
+from engine.routing.mirror import Mirror, Sent, job_of
+from engine.routing.mirror import Pace as Pace
+from engine.routing.policies import BATCHED_POLICIES, Choice, check_policy, choose, policy_names
 from engine.routing.pricing import Outlook, clears_first, prices, total_delay
-from engine.routing.receipt import reason_of
+from engine.routing.receipt import move_reason, reason_of
 
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """What a batched price of a backend needs."""
-
-    steps: StepTimeModel
-    slots: int
-    token_budget: int = 512
-
-
-@dataclass(slots=True)
-class _Sent:
-    """A request on its way to, or at, a backend: what the router assumed when it was sent."""
-
-    request: Request
-    chain: list[bytes]
-    cached_tokens: int
-    coming_tokens: int  # the same, counting what earlier requests were about to fill
-    sent_s: float
-
-    @property
-    def prefill_tokens(self) -> int:
-        return self.request.prompt_tokens - self.cached_tokens
-
-
-@dataclass(slots=True)
-class _Mirror:
-    """One backend as the router knows it."""
-
-    name: BackendName
-    label: str
-    root: bytes
-    rates: Rates | None
-    pace: Pace | None = None
-    alive: bool = True
-    published_s: float = 0.0
-    in_flight: Counter[bytes] = field(default_factory=Counter)  # prompt blocks of what it has not ended
-    check: PriceCheck = field(default_factory=PriceCheck)
-    load: BackendLoad = field(default_factory=BackendLoad)
-    sequence: int = -1
-    hashes: set[bytes] = field(default_factory=set)
-    sent: dict[RequestId, _Sent] = field(default_factory=dict)
-
-    def match_tokens(self, chain: Sequence[bytes]) -> int:
-        count = 0
-        for block_hash in chain:
-            if block_hash not in self.hashes:
-                break
-            count += 1
-        return count * BLOCK_TOKENS
-
-    def coming_tokens(self, chain: Sequence[bytes]) -> int:
-        """Like `match_tokens`, counting blocks that outstanding requests will have filled by then."""
-        count = 0
-        for block_hash in chain:
-            if block_hash not in self.hashes and not self.in_flight[block_hash]:
-                break
-            count += 1
-        return count * BLOCK_TOKENS
-
-    def drop(self, request_id: RequestId) -> None:
-        sent = self.sent.pop(request_id, None)
-        if sent is not None:
-            self.in_flight.subtract(sent.chain)
-            if len(self.in_flight) > 4096:
-                self.in_flight = +self.in_flight
+MOVING_POLICY = "total-delay"  # baselines never move a request
 
 
 class Router:
@@ -109,7 +36,7 @@ class Router:
     ) -> None:
         """`backends`: (name, label for people, salt of its prefix hashes)."""
         self.lengths = lengths or LengthEstimator()
-        self._mirrors = {name: _Mirror(name, label, root_hash(salt), None) for name, label, salt in backends}
+        self._mirrors = {name: Mirror(name, label, root_hash(salt), None) for name, label, salt in backends}
         check_policy(policy, list(self._mirrors))
         self.policy = policy
         self._turn = 0
@@ -148,6 +75,8 @@ class Router:
         mirror.hashes.update(report.hashes_added)
         for ending in report.ended:
             mirror.drop(ending.request_id)
+        for request_id in report.withdrawn:
+            mirror.drop(request_id)
 
     def learn(self, request: Request, length: int, reason: FinishReason | None) -> None:
         """A request ended with `length` tokens: replies like it are estimated from it."""
@@ -157,11 +86,8 @@ class Router:
     def remove(self, name: BackendName) -> None:
         """The backend is gone: no candidate, nothing cached, nothing outstanding."""
         mirror = self._mirrors[name]
-        mirror.alive, mirror.load, mirror.sequence = False, BackendLoad(), -1
-        mirror.hashes.clear()
-        mirror.sent.clear()
-        mirror.in_flight.clear()
-        mirror.check = PriceCheck()
+        mirror.alive = False
+        mirror.empty()
 
     def restore(self, name: BackendName) -> None:
         """The backend runs (again), empty."""
@@ -202,23 +128,22 @@ class Router:
         moved_from: BackendName | None = None,
         only: BackendName | None = None,
     ) -> Receipt:
-        """Pick a backend, book the request on it, and say why. `only` is a user's own choice."""
+        """Pick a backend, book the request on it, and say why. `only` is a user's own choice.
+
+        `moved_from` is a backend that died before the request began, or one that gave it up for a move:
+        the receipt then compares with having stayed at the head of that queue.
+        """
         mirrors = [m for m in self._mirrors.values() if m.alive]
         assert mirrors, "choose() without a backend"
-        chains = [
-            extend_chain([], m.root, request.prompt, restorable_blocks(request.prompt_tokens))
-            for m in mirrors
-        ]
-        candidates = [self._candidate(m, request, c) for m, c in zip(mirrors, chains, strict=True)]
+        moves = moved_from is not None and self._mirrors[moved_from].alive
+        chains = [self._chain(m, request) for m in mirrors]
+        candidates = [m.candidate(request, c) for m, c in zip(mirrors, chains, strict=True)]
         order = [mirrors.index(self._mirrors[n]) for n in self.fastest_first() if self._mirrors[n].alive]
         policy = f"forced-{only}" if only else self.policy
-        paces = [m.pace for m in mirrors if m.pace is not None]
+        outlooks = self._outlooks(mirrors, request, chains, now_s, moved_from if moves else None)
         table = None
-        if len(paces) == len(mirrors):
+        if outlooks is not None:
             # Every policy's receipt says what the forecast foresees; only the batched ones decide by it.
-            outlooks = [
-                self._outlook(m, p, request, c, now_s) for m, p, c in zip(mirrors, paces, chains, strict=True)
-            ]
             table = prices(outlooks)
             candidates = [
                 replace(
@@ -227,7 +152,7 @@ class Router:
                 for c, p in zip(candidates, table, strict=True)
             ]
         used = policy
-        if policy == "total-delay" and table is not None:
+        if policy == "total-delay" and outlooks is not None and table is not None:
             scores: tuple[float | None, ...] = tuple(p.delay_s for p in table)
             choice = Choice(total_delay(outlooks, table, order[0]), scores, "s")
         elif policy == "batched-clear" and table is not None:
@@ -237,79 +162,99 @@ class Router:
             choice = choose(used, candidates, order, self._turn)
             if used == "isolated-rates" and choice.unit == "requests":
                 used = "least-requests"
+        if moves and table is not None:
+            used, choice = MOVING_POLICY, replace(choice, scores=tuple(p.delay_s for p in table), unit="s")
         self._turn += 1
         candidates = [replace(c, score=s) for c, s in zip(candidates, choice.scores, strict=True)]
         chosen, mirror = candidates[choice.chosen], mirrors[choice.chosen]
         others = [c for i, c in enumerate(candidates) if i != choice.chosen]
         labels: dict[str, str] = {m.name: m.label for m in mirrors}
         reason = reason_of(policy, used, chosen, others, labels)
-        if moved_from is not None:
+        if moved_from is not None and moves:
+            stayed = next((c for c in candidates if c.backend == moved_from), None)
+            reason = move_reason(chosen, stayed, labels)
+        elif moved_from is not None:
             gone = self._mirrors[moved_from].label
             reason = f"The {gone} stopped before it began; the {labels[chosen.backend]} takes it."
         chain = chains[choice.chosen]
+        first_s = min(now_s, request.arrival_s) if moves else now_s
+        stays = moves or (only is not None and moved_from is None)
         coming = mirror.coming_tokens(chain)
-        mirror.sent[request.id] = _Sent(request, chain, chosen.cached_tokens, coming, now_s)
-        mirror.in_flight.update(chain)
+        mirror.book(Sent(request, chain, chosen.cached_tokens, coming, now_s, first_s, stays))
         return Receipt(
             request.id, used, choice.unit, chosen.backend, reason, now_s, tuple(candidates), moved_from
         )
 
-    def _outlook(
-        self, mirror: _Mirror, pace: Pace, request: Request, chain: list[bytes], now_s: float
-    ) -> Outlook:
-        """One backend's outstanding requests as jobs, and the incoming one."""
-        active, queue, since_s = self._jobs(mirror, now_s)
-        new, p90 = self._job(request, mirror.coming_tokens(chain), since_s)
-        return Outlook(
-            pace.steps,
-            pace.slots,
-            pace.token_budget,
-            active,
-            queue,
-            mirror.load.free_blocks or 1_000_000,
-            new,
-            p90,
-            since_s,
-            mirror.check.factor,
-            mirror.check.error,
-        )
+    def worthwhile_move(self, now_s: float) -> tuple[RequestId, BackendName, BackendName] | None:
+        """(request, where it waits, where it should go): the head of a queue that is better off elsewhere.
 
-    def _jobs(self, mirror: _Mirror, now_s: float, truth: bool = False) -> tuple[list[Job], list[Job], float]:
-        """(active, queued, seconds since the load was true), with lengths as estimated now."""
-        active, queue = [], []
-        published: set[RequestId] = set()
-        for load in mirror.load.requests:
-            published.add(load.request_id)
-            sent = mirror.sent.get(load.request_id)
-            left: float = load.decode_remaining
-            prefill = load.prefill_remaining
-            if sent is not None:
-                left = self._left(sent.request, load.generated, truth).mean
-                if not load.active:
-                    prefill = min(prefill, max(1, load.prompt_tokens - sent.coming_tokens))
-            computed = load.prompt_tokens - prefill + max(0, load.generated - 1)
-            held = blocks_for(load.prompt_tokens + load.generated + load.decode_remaining)
-            job = Job(
-                load.request_id,
-                prefill,
-                max(1, round(left)),
-                computed,
-                held - load.cached_tokens // BLOCK_TOKENS,
-                waited_s=mirror.published_s - sent.sent_s if sent is not None else 0.0,
+        Ask when something has ended. Only the default policy moves requests, each at most once, and the
+        backend where it waits has the last word: see `withdraw`.
+        """
+        if self.policy != MOVING_POLICY:
+            return None
+        mirrors = [m for m in self._mirrors.values() if m.alive]
+        fastest = next(i for n in self.fastest_first() for i, m in enumerate(mirrors) if m.name == n)
+        for place, source in enumerate(mirrors):
+            head = source.head()
+            if head is None or len(mirrors) < 2:
+                continue
+            chains = [self._chain(m, head.request) for m in mirrors]
+            outlooks = self._outlooks(mirrors, head.request, chains, now_s, source.name)
+            if outlooks is None:
+                return None
+            target = total_delay(outlooks, prices(outlooks), place, fastest)
+            if target != place:
+                head.stays = True  # asked for; a refusal means that it has begun
+                return head.request.id, source.name, mirrors[target].name
+        return None
+
+    def withdraw(self, name: BackendName, request_id: RequestId) -> None:
+        """The backend has given up a request that it had not begun."""
+        self._mirrors[name].drop(request_id)
+
+    def _chain(self, mirror: Mirror, request: Request) -> list[bytes]:
+        return extend_chain([], mirror.root, request.prompt, restorable_blocks(request.prompt_tokens))
+
+    def _outlooks(
+        self,
+        mirrors: Sequence[Mirror],
+        request: Request,
+        chains: Sequence[list[bytes]],
+        now_s: float,
+        waits_on: BackendName | None = None,
+    ) -> list[Outlook] | None:
+        """Each backend's work, and the request as the next one there; None where step times are not known.
+
+        On `waits_on` it is the head of the queue, elsewhere it would be the last.
+        """
+        out = []
+        for mirror, chain in zip(mirrors, chains, strict=True):
+            if mirror.pace is None:
+                return None
+            work = mirror.work(now_s, self._left, request.id)
+            sent = mirror.sent.get(request.id)
+            coming = sent.coming_tokens if sent is not None else mirror.coming_tokens(chain)
+            here = mirror.name == waits_on
+            ready_s = 0.0 if here else work.since_s
+            waited_s = now_s - request.arrival_s - (work.since_s - ready_s) if waits_on is not None else 0.0
+            out.append(
+                Outlook(
+                    mirror.pace.steps,
+                    mirror.pace.slots,
+                    mirror.pace.token_budget,
+                    work.active,
+                    work.queue,
+                    mirror.free_blocks,
+                    job_of(request, coming, ready_s, self._left, waited_s),
+                    max(1, round(self._left(request, 0).p90)),
+                    work.since_s,
+                    mirror.check.factor,
+                    mirror.check.error,
+                    is_head=here,
+                )
             )
-            if load.active:
-                active.append(job)
-            else:
-                queue.append(job)
-        # A busy backend has worked since its load was true, an idle one since something was sent to it.
-        fresh = [sent.sent_s for request_id, sent in mirror.sent.items() if request_id not in published]
-        base_s = mirror.published_s if published else max(mirror.published_s, min(fresh, default=now_s))
-        since_s = max(0.0, now_s - base_s)
-        for request_id, sent in mirror.sent.items():
-            if request_id not in published:
-                ready_s = max(0.0, sent.sent_s - now_s + since_s)
-                queue.append(self._job(sent.request, sent.coming_tokens, ready_s, truth)[0])
-        return active, queue, since_s
+        return out
 
     def foresee(self, now_s: float, truth: bool = False) -> dict[RequestId, float]:
         """Seconds from now until each outstanding request ends, where step times are known.
@@ -320,12 +265,12 @@ class Router:
         known = [(m, m.pace) for m in self._mirrors.values() if m.alive and m.pace is not None]
         casts, since = [], []
         for mirror, pace in known:
-            active, queue, since_s = self._jobs(mirror, now_s, truth)
-            free = mirror.load.free_blocks or 1_000_000
+            work = mirror.work(now_s, partial(self._left, truth=truth))
+            free, factor = mirror.free_blocks, mirror.check.factor
             casts.append(
-                forecast(pace.steps, pace.slots, pace.token_budget, active, queue, free, mirror.check.factor)
+                forecast(pace.steps, pace.slots, pace.token_budget, work.active, work.queue, free, factor)
             )
-            since.append(since_s)
+            since.append(work.since_s)
         chis = [pace.steps.interference for _, pace in known]
         out: dict[RequestId, float] = {}
         for k, cast in enumerate(casts):
@@ -342,58 +287,3 @@ class Router:
             exact = float(max(1, request.reply_tokens - generated))
             return Remaining(exact, exact)
         return self.lengths.remaining(request, generated)
-
-    def _job(self, request: Request, cached: int, ready_s: float, truth: bool = False) -> tuple[Job, int]:
-        """A request that is not admitted yet, and the tokens its reply may well need."""
-        length = self._left(request, 0, truth)
-        cached = min(cached, restorable_blocks(request.prompt_tokens) * BLOCK_TOKENS)
-        need = blocks_for(request.prompt_tokens + request.sampling.max_new_tokens)
-        job = Job(
-            request.id,
-            request.prompt_tokens - cached,
-            max(1, round(length.mean)),
-            cached,
-            need - cached // BLOCK_TOKENS,
-            ready_s,
-            waited_s=-ready_s,
-        )
-        return job, max(1, round(length.p90))
-
-    def _candidate(self, mirror: _Mirror, request: Request, chain: list[bytes]) -> Candidate:
-        """Everything outstanding on a backend and the incoming request, in remaining tokens."""
-        cached = mirror.match_tokens(chain)
-        active = queued = active_prefill = active_decode = queued_prefill = queued_decode = 0
-        published: set[RequestId] = set()
-        for load in mirror.load.requests:
-            published.add(load.request_id)
-            if load.active:
-                active += 1
-                active_prefill += load.prefill_remaining
-                active_decode += load.decode_remaining
-            else:
-                queued += 1
-                queued_prefill += load.prefill_remaining
-                queued_decode += load.decode_remaining
-        for request_id, sent in mirror.sent.items():
-            if request_id not in published:
-                queued += 1
-                queued_prefill += sent.prefill_tokens
-                queued_decode += sent.request.sampling.max_new_tokens
-        rates = mirror.rates
-        candidate = Candidate(
-            mirror.name,
-            None,
-            None,
-            active,
-            queued,
-            cached,
-            request.prompt_tokens - cached,
-            request.sampling.max_new_tokens,
-            active_prefill,
-            active_decode,
-            queued_prefill,
-            queued_decode,
-            rates.prefill if rates else None,
-            rates.decode if rates else None,
-        )
-        return replace(candidate, score_s=isolated_score(candidate))

@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 
-from engine.backend import Backend, DropUnowned, Submit
+from engine.backend import Backend, DropUnowned, Submit, Withdraw
 from engine.clock import VirtualClock
 from engine.events import BackendInfo
 from engine.execution.profile_runner import ProfileRunner
 from engine.kv.manager import KvManager, check_pool
 from engine.ledger import Ledger, result_json
 from engine.profiling.profile import BackendProfile, Profile
+from engine.receipt import Receipt
 from engine.request import GREEDY, BackendName, Request, RequestId
 from engine.routing.length import LengthEstimator
 from engine.routing.router import Pace, Router
@@ -160,7 +161,9 @@ class Simulation:
         only = None
         if self._placement is not None:
             only = BackendName(self.profile.backends[self._placement[number - 1]].name)
-        receipt = self.router.choose(request, self.clock.now_s(), only=only)
+        self._send(request, self.router.choose(request, self.clock.now_s(), only=only))
+
+    def _send(self, request: Request, receipt: Receipt) -> None:
         self.ledger.route(receipt)
         candidate = receipt.candidate(receipt.chosen)
         backend = self._backends[receipt.chosen]
@@ -194,7 +197,19 @@ class Simulation:
         for entry in self.ledger.apply(report):
             if entry.number:
                 self.router.learn(entry.request, len(entry.tokens), entry.reason)
-        self._begin(backend)
+        if report.ended and self._placement is None:
+            self._move_heads()
+        if backend.name not in self._running:
+            self._begin(backend)
+
+    def _move_heads(self) -> None:
+        """Something has ended: let the heads of queues move while that helps."""
+        while (move := self.router.worthwhile_move(self.clock.now_s())) is not None:
+            request_id, source, target = move
+            self._backends[source].handle(Withdraw(request_id))
+            self.router.withdraw(source, request_id)
+            request = self.ledger.entries[request_id].request
+            self._send(request, self.router.choose(request, self.clock.now_s(), source, target))
 
 
 GREEDY_ONE = type(GREEDY)(temperature=0.0, top_p=1.0, max_new_tokens=1, ignore_eos=True)
