@@ -129,7 +129,7 @@ def test_a_tie_says_so():
         ),
         (receipt(GPU, candidate(GPU)), "The GPU is the only backend that can take it."),
         (
-            receipt(CPU, candidate(CPU), candidate(GPU), moved_from=GPU),
+            receipt(CPU, candidate(CPU), moved_from=GPU),
             "Moved here: the GPU stopped before it had read the prompt.",
         ),
         (
