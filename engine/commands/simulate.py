@@ -103,7 +103,7 @@ def _bar(total: int, what: str) -> tuple[Any, Callable[[object], None]]:
 
 
 def _all_policies(args: argparse.Namespace, profile: Profile) -> int:
-    from engine.experiments.tables import all_policies, policies_of
+    from engine.experiments.tables import all_policies, bounds_line, policies_of
 
     presets = _presets(args.presets, args.preset)
     bar, advance = _bar(len(presets) * len(policies_of(profile)), "rows")
@@ -136,6 +136,7 @@ def _all_policies(args: argparse.Namespace, profile: Profile) -> int:
         )
     columns = ("preset", "policy", "makespan s", "mean E2E s", "p95 TTFT s", "requests", "regret of E2E")
     print_table(f"SIMULATED on {profile.name}, mean of {args.seeds} seeds", columns, cells)
+    sys.stdout.write(bounds_line(rows) + "\n")
     return 0
 
 

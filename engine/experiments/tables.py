@@ -68,6 +68,33 @@ def all_policies(
     return rows
 
 
+MOST = {"makespan_s": 0.01, "p95_ttft_s": 0.02}  # how much worse than the better backend alone is allowed
+MOST_WARM_P95 = 0.06  # where every prompt is cached: two backends at once slow each other down
+
+
+def bounds_line(rows: Sequence[Row]) -> str:
+    """How many bounds of the default policy hold against the better single backend, and which break."""
+    held, broken = 0, []
+    for preset in dict.fromkeys(str(r["preset"]) for r in rows):
+        mine = [r for r in rows if r["preset"] == preset and r["default"]]
+        alone = [r for r in rows if r["preset"] == preset and str(r["policy"]).startswith("forced-")]
+        for row in mine if alone else ():
+            for figure, most in MOST.items():
+                limit = MOST_WARM_P95 if figure == "p95_ttft_s" and preset.startswith("seed-warm") else most
+                change = _figure(row, figure) / min(_figure(a, figure) for a in alone) - 1
+                held += change <= limit
+                if change > limit:
+                    broken.append(f"{preset} {figure} {change:+.1%}")
+    words = f"; broken: {', '.join(broken)}" if broken else ""
+    return f"{held} of {held + len(broken)} bounds hold against the better backend alone{words}."
+
+
+def _figure(row: Row, name: str) -> float:
+    value = row[name]
+    assert isinstance(value, float)
+    return value
+
+
 def _seasoned(preset: str) -> LengthEstimator:
     """An estimator that has seen the replies of other seeds of the same preset."""
     lengths = LengthEstimator()
