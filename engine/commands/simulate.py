@@ -30,7 +30,9 @@ def add_parser(commands: Any) -> None:
     add_preset_options(parser)
     add_trace_options(parser)
     add_policy_option(parser)
-    parser.add_argument("--slots", metavar="N", help="as the profile says, or 4, or gpu=1,cpu=4, or auto")
+    parser.add_argument(
+        "--slots", metavar="N", help="as the profile says, or 4, or gpu=1,cpu=4, or auto, or best"
+    )
     parser.add_argument("--scheduling", default="fcfs", choices=SCHEDULING_POLICIES)
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     many = parser.add_argument_group("tables")
@@ -46,13 +48,21 @@ def add_parser(commands: Any) -> None:
 
 
 def slots_from(args: argparse.Namespace, profile: Profile) -> dict[str, int] | None:
-    """Slots per backend as `--slots` asks; None leaves the profile's."""
+    """Slots per backend as `--slots` asks; None leaves the profile's.
+
+    With "best" the fastest backend gets those with which it serves the burst best alone.
+    """
     from engine.config import AUTO_SLOTS, BackendOptions
+    from engine.experiments.arms import best_slots
 
     if args.slots is None:
         return None
     if args.slots == "auto":
         return {b.name: b.steps.auto_slots(AUTO_SLOTS) for b in profile.backends}
+    if args.slots == "best":
+        if getattr(args, "preset", None) is None:
+            raise ConfigError("--slots best belongs to one preset or trace: use numbers here.")
+        return best_slots(profile, source_from(args, profile))
     options = BackendOptions(slots=args.slots)
     options.check_slot_names([b.name for b in profile.backends])
     return {b.name: options.slots_of(b.name, b.slots) for b in profile.backends}
@@ -71,6 +81,8 @@ def simulated(args: argparse.Namespace, profile_name: str) -> dict[str, object]:
 def run(args: argparse.Namespace) -> int:
     from engine.commands.burst import show
 
+    if args.slots == "best" and (args.regret or args.bounds):
+        raise ConfigError("--slots best belongs to one preset or trace: use numbers here.")
     if not 1 <= args.bursts <= 100_000 or not 1 <= args.seeds <= 1000:
         raise ConfigError("--bursts and --seeds take a number of 1 or more.")
     profile = load_profile(args.profile)
@@ -111,7 +123,7 @@ def _all_policies(args: argparse.Namespace, profile: Profile) -> int:
         rows = all_policies(
             profile,
             presets,
-            slots_from(args, profile),
+            "best" if args.slots == "best" else slots_from(args, profile),
             range(args.seed, args.seed + args.seeds),
             None,
             advance,

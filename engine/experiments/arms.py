@@ -108,6 +108,12 @@ def baseline_arm(
     return Arm(f"forced-{name}", tuple(best.items()), baseline=True), found
 
 
+def best_slots(profile: Profile, source: Source) -> dict[str, int]:
+    """The profile's slots, but for the fastest backend those with which it serves the workload best alone."""
+    usual = {b.name: b.slots for b in profile.backends}
+    return baseline_arm(profile, source, usual)[0].slots_by_name
+
+
 def parse_arms(
     text: str, names: Sequence[str], usual: Mapping[str, int], best: Mapping[str, int]
 ) -> list[Arm]:

@@ -1,16 +1,16 @@
 """Every policy on every preset, on the simulator: the table of `offramp simulate --all-policies`."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
 
+from engine.experiments.arms import best_slots
 from engine.experiments.percentiles import percentile
+from engine.experiments.source import Source, preset_source
 from engine.profiling.profile import Profile
-from engine.request import Request, RequestId
-from engine.routing.length import LengthEstimator
 from engine.routing.policies import policy_names
 from engine.simulation.capacity import preset_capacity_rps
 from engine.simulation.oracle import ENUMERATED, Yardstick, outcome_of
 from engine.simulation.simulate import Simulation, fake_tokenise
-from engine.workloads.presets import make_workload
 
 SEEDS = 5
 DEFAULT_POLICY = "total-delay"
@@ -26,26 +26,29 @@ def policies_of(profile: Profile) -> list[str]:
 def all_policies(
     profile: Profile,
     presets: Iterable[str],
-    slots: dict[str, int] | None = None,
+    slots: Mapping[str, int] | Literal["best"] | None = None,
     seeds: Sequence[int] = range(SEEDS),
     policies: Sequence[str] | None = None,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
     """One row per preset and policy: means over the seeds, the same seeds for every policy.
 
+    `slots` "best" are, for each preset, those with which the fastest backend serves it best alone. Rows of
+    the default policy carry its `bounds` against the better single backend.
+
     `regret` is (mean E2E - best) / best against every placement enumerated, for presets of up to
     14 requests; None beyond, where a best is not known.
     """
     rows: list[Row] = []
     for preset in presets:
-        capacity = preset_capacity_rps(profile, preset, slots)
-        workloads = [make_workload(preset, fake_tokenise, seed, capacity) for seed in seeds]
+        source, used, capacity = _prepared(profile, preset, slots)
+        workloads = [source.build(fake_tokenise, seed) for seed in seeds]
         best: list[float] | None = None
         if len(workloads[0].requests) <= ENUMERATED:
-            best = [Yardstick(profile, w, slots).best().mean_e2e_s for w in workloads]
+            best = [Yardstick(profile, w, used).best().mean_e2e_s for w in workloads]
         for policy in policies or policies_of(profile):
             # Lengths of earlier replies are known, as they are in use; the burst's own are not.
-            runs = [Simulation(profile, policy, slots, lengths=_seasoned(preset)).run(w) for w in workloads]
+            runs = [Simulation(profile, policy, used, lengths=source.seasoned()).run(w) for w in workloads]
             outcomes = [outcome_of(r) for r in runs]
             regret = None
             if best is not None:
@@ -62,48 +65,62 @@ def all_policies(
                 "requests_per_backend": _placed(runs),
                 "regret": regret,
                 "capacity_rps": capacity,
+                "slots": used or {b.name: b.slots for b in profile.backends},
             }
             rows.append(row)
             on_row(row)
+    for row in rows:
+        if row["default"] and (found := bounds_of(row, rows)):
+            row["bounds"] = found
     return rows
+
+
+def _prepared(
+    profile: Profile, preset: str, slots: Mapping[str, int] | Literal["best"] | None
+) -> tuple[Source, dict[str, int] | None, float | None]:
+    """The preset at its rate, the slots it runs with, and the capacity that its rate is a share of."""
+    used = None if slots is None or slots == "best" else dict(slots)
+    if slots == "best":
+        used = best_slots(profile, preset_source(preset, preset_capacity_rps(profile, preset, None)))
+    capacity = preset_capacity_rps(profile, preset, used)
+    return preset_source(preset, capacity), used, capacity
 
 
 MOST = {"makespan_s": 0.01, "p95_ttft_s": 0.02}  # how much worse than the better backend alone is allowed
 MOST_WARM_P95 = 0.06  # where every prompt is cached: two backends at once slow each other down
 
 
+def bounds_of(row: Row, rows: Sequence[Row]) -> dict[str, dict[str, object]]:
+    """By how much a row is worse than the better single backend of its preset, and whether that is allowed.
+
+    Empty where the single backends have no rows.
+    """
+    alone = [r for r in rows if r["preset"] == row["preset"] and str(r["policy"]).startswith("forced-")]
+    found: dict[str, dict[str, object]] = {}
+    for figure, most in MOST.items() if alone else ():
+        warm = figure == "p95_ttft_s" and str(row["preset"]).startswith("seed-warm")
+        change = _figure(row, figure) / min(_figure(a, figure) for a in alone) - 1
+        limit = MOST_WARM_P95 if warm else most
+        found[figure] = {"change": change, "most": limit, "holds": change <= limit}
+    return found
+
+
 def bounds_line(rows: Sequence[Row]) -> str:
     """How many bounds of the default policy hold against the better single backend, and which break."""
-    held, broken = 0, []
-    for preset in dict.fromkeys(str(r["preset"]) for r in rows):
-        mine = [r for r in rows if r["preset"] == preset and r["default"]]
-        alone = [r for r in rows if r["preset"] == preset and str(r["policy"]).startswith("forced-")]
-        for row in mine if alone else ():
-            for figure, most in MOST.items():
-                limit = MOST_WARM_P95 if figure == "p95_ttft_s" and preset.startswith("seed-warm") else most
-                change = _figure(row, figure) / min(_figure(a, figure) for a in alone) - 1
-                held += change <= limit
-                if change > limit:
-                    broken.append(f"{preset} {figure} {change:+.1%}")
+    judged = [
+        (row, figure, b) for row in rows if row["default"] for figure, b in bounds_of(row, rows).items()
+    ]
+    broken = [f"{row['preset']} {figure} {b['change']:+.1%}" for row, figure, b in judged if not b["holds"]]
     words = f"; broken: {', '.join(broken)}" if broken else ""
-    return f"{held} of {held + len(broken)} bounds hold against the better backend alone{words}."
+    return (
+        f"{len(judged) - len(broken)} of {len(judged)} bounds hold against the better backend alone{words}."
+    )
 
 
 def _figure(row: Row, name: str) -> float:
     value = row[name]
     assert isinstance(value, float)
     return value
-
-
-def _seasoned(preset: str) -> LengthEstimator:
-    """An estimator that has seen the replies of other seeds of the same preset."""
-    lengths = LengthEstimator()
-    for seed in range(1_000, 1_004):
-        for i, planned in enumerate(make_workload(preset, fake_tokenise, seed).requests):
-            if planned.reply_tokens is not None:
-                request = Request(RequestId(-i), planned.prompt, planned.sampling, 0.0, planned.tag)
-                lengths.observe(request, planned.reply_tokens, censored=False)
-    return lengths
 
 
 def p95_ttft(result: dict[str, object]) -> float:

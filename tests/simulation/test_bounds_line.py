@@ -1,6 +1,10 @@
 """The line under the table of policies: which bounds hold."""
 
-from engine.experiments.tables import Row, bounds_line
+import pytest
+
+from engine.cli import main
+from engine.experiments.tables import Row, all_policies, bounds_line
+from engine.profiling.profile import load_profile
 
 
 def rows(preset: str, makespan_s: float, p95_s: float) -> list[Row]:
@@ -25,3 +29,21 @@ def test_what_breaks_is_named() -> None:
 def test_warm_bursts_may_wait_longer_for_their_first_token() -> None:
     assert bounds_line(rows("seed-warm-8", 10.0, 2.1)).startswith("2 of 2")
     assert bounds_line(rows("seed-warm-8", 10.0, 2.2)).startswith("1 of 2")
+
+
+def test_at_best_slots_the_rows_say_with_how_many_and_what_holds() -> None:
+    profile = load_profile("apple-m2-published")
+    rows = all_policies(profile, ["seed-warm-8"], "best", [0])
+    assert all(row["slots"] == {"cpu": 4, "gpu": 1} for row in rows)  # the published GPU batches badly
+    default = next(row for row in rows if row["default"])
+    bounds = default["bounds"]
+    assert isinstance(bounds, dict) and set(bounds) == {"makespan_s", "p95_ttft_s"}
+    assert all(bound["holds"] and bound["change"] <= bound["most"] for bound in bounds.values())
+    assert not any("bounds" in row for row in rows if not row["default"])
+    assert bounds_line(rows).startswith("2 of 2")
+
+
+@pytest.mark.parametrize("words", ["--regret", "--bounds"])
+def test_best_slots_belong_to_one_burst(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", words, "--slots", "best"]) == 2
+    assert "belongs to one preset" in capsys.readouterr().err
