@@ -77,6 +77,9 @@ class ExperimentRun(QObject):
         )
         environment.insert("QT_QPA_PLATFORM", "offscreen")  # it paints pictures, but opens nothing
         process.setProcessEnvironment(environment)
+        if sys.platform != "win32":
+            # A shell starts what runs in the background deaf to Ctrl+C, and children inherit that.
+            process.setUnixProcessParameters(QProcess.UnixProcessFlag.ResetSignalHandlers)
         process.started.connect(self._give_way)
         process.readyReadStandardOutput.connect(self._read)
         process.finished.connect(self._finished)

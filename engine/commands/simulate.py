@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
     add_trace_options(parser)
     add_policy_option(parser)
     parser.add_argument(
-        "--slots", metavar="N", help="as the profile says, or 4, or gpu=1,cpu=4, or auto, or best"
+        "--slots", metavar="N", help="as the profile says, or 4, or gpu=1,cpu=4, auto, or best"
     )
     parser.add_argument("--scheduling", default="fcfs", choices=SCHEDULING_POLICIES)
     parser.add_argument("--seed", type=int, default=0, metavar="N")

@@ -1,6 +1,7 @@
 """Experiments by a button: what is started, progress, charts, stopping, failing; with a stand-in child."""
 
 import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -258,3 +259,18 @@ def test_a_report_line_is_what_the_command_prints(tmp_path) -> None:
     runner.reported.connect(found.append)
     runner._take(data)
     assert found[0].charts == (Path("c"),)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals there")
+def test_it_can_be_stopped_from_a_window_that_was_started_in_the_background(open_dialog, qtbot) -> None:
+    """A shell's background jobs ignore SIGINT, and would hand that down."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        dialog = open_dialog("wait")
+        dialog.start_button.click()
+        qtbot.waitUntil(lambda: "3 of 4" in dialog.state.text(), timeout=10_000)
+        dialog.stop_button.click()
+        qtbot.waitUntil(lambda: not dialog.runner.running, timeout=10_000)
+        assert dialog.headline.text().startswith("It pays")
+    finally:
+        signal.signal(signal.SIGINT, before)
