@@ -155,6 +155,9 @@ class Backend:
         return report
 
 
+REST_S = 5.0  # without a command before the runner rests
+
+
 def serve(
     backend: Backend,
     receive: Callable[[float | None], Command | None],
@@ -168,7 +171,10 @@ def serve(
     """
     booked_s = 0.0  # bookkeeping after the last step
     while True:
-        command = receive(None if backend.scheduler.idle else 0)
+        command = receive(REST_S if backend.scheduler.idle else 0)
+        if command is None and backend.scheduler.idle:
+            backend.runner.rest()
+            command = receive(None)
         while command is not None:
             if isinstance(command, Close):
                 return

@@ -63,6 +63,17 @@ def bucket(device: torch.device) -> Callable[[int], int] | None:
     return mps.bucket if device.type == "mps" else _same
 
 
+def keeps_shapes(device: torch.device) -> bool:
+    """True where the first step of every shape is slow, because the device prepares and keeps it."""
+    return device.type == "mps"
+
+
+def rest(device: torch.device) -> None:
+    """Nothing has been asked for a while: give back what is only kept for speed, where that waits."""
+    if device.type == "mps":
+        mps.release()
+
+
 def _same(count: int) -> int:
     return count
 

@@ -35,6 +35,9 @@ class ProfileRunner:
             if row.samples
         ]
 
+    def rest(self) -> None:
+        return None
+
     def forget(self, request_id: RequestId) -> None:
         pass
 

@@ -43,10 +43,11 @@ def ladder(threads: int) -> list[int]:
     return counts
 
 
-def trial_batch(kind: int, blocks: int, context: int) -> Batch | None:
-    """A step of a kind in an empty cache of `blocks` blocks; None where the cache is too small for it."""
+def trial_batch(kind: int, blocks: int, context: int, reads: int = _CONTEXT) -> Batch | None:
+    """A step of a kind in an empty cache of `blocks` blocks, each row reading up to `reads` tokens; None
+    where the cache is too small for it."""
     rows = max(1, kind)
-    each = min(-(-_CONTEXT // 16), blocks // rows, context // 16)
+    each = min(-(-reads // 16), blocks // rows, context // 16)
     if each < 1:
         return None
     length = min(PROMPT_TOKENS, 16 * each) if kind == PROMPT else 1

@@ -19,7 +19,7 @@ from engine.execution.memory import require_memory
 from engine.execution.prefill_graphs import PrefillGraphs
 from engine.execution.sampler import Sampler
 from engine.execution.thread_guard import ThreadGuard
-from engine.execution.thread_plan import PROMPT, kind_of, plan_threads
+from engine.execution.thread_plan import PROMPT, ROWS, kind_of, plan_threads, trial_batch
 from engine.execution.transformer import Progress, Transformer
 from engine.kv.storage import KVStorage
 from engine.models.architecture import named_shape
@@ -80,6 +80,8 @@ class TorchRunner:
         self._guard = ThreadGuard(spec.threads, self.thread_plan)
         if self._device.type == "cuda":
             self._make_graphs(spec.slots, on_progress)
+        elif adapter.keeps_shapes(self._device):
+            self._meet_shapes(spec.slots, spec.kv_blocks, on_progress)
 
     @property
     def threads(self) -> int:
@@ -108,6 +110,21 @@ class TorchRunner:
         if kind != PROMPT:
             self._guard.note(len(rows), seconds, shared=count > 1)
         return ids
+
+    def _meet_shapes(self, slots: int, blocks: int, on_progress: Progress) -> None:
+        """Run a step of every bucket before a request waits for it. The cache holds nothing yet."""
+        reads = [size for size in (64, 128, 256, 512, 1024, 2048, 4096) if size <= self.context_tokens]
+        kinds = [kind for kind in (PROMPT, *ROWS) if kind <= max(1, slots)]
+        steps = [trial_batch(kind, blocks, self.context_tokens, size) for kind in kinds for size in reads]
+        for done, batch in enumerate(steps):
+            if batch is not None:
+                self.logits(batch)
+            on_progress("prepare kernels", (done + 1) / len(steps))
+
+    def rest(self) -> None:
+        """Nothing has been asked for a while."""
+        self._check_thread()
+        adapter.rest(self._device)
 
     def _make_graphs(self, slots: int, on_progress: Progress) -> None:
         with torch.inference_mode():

@@ -13,17 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from engine.backend import Submit
+from engine.backend import REST_S, Backend, Close, DropUnowned, Submit, serve
+from engine.clock import VirtualClock
 from engine.config import BackendSpec
 from engine.devices import adapter, mps
 from engine.errors import BackendError
 from engine.execution.attention import plan_step
 from engine.execution.memory import footprint
+from engine.execution.profile_runner import ProfileRunner
 from engine.execution.torch_runner import TorchRunner, make_runner
+from engine.kv.manager import KvManager
 from engine.kv.storage import KVStorage
 from engine.models.architecture import ModelShape, named_shape
+from engine.profiling.profile import load_profile
 from engine.request import BackendName, Request, RequestId, SamplingParams
 from engine.scheduling.batch import Batch
+from engine.scheduling.policies import make_policy
+from engine.scheduling.scheduler import Scheduler
 from engine.transport import Plan, make_backend
 from tests.support import Stream, generate, open_runner, spec, tiny_model
 
@@ -231,3 +237,49 @@ def test_a_step_on_metal_is_short(device: str, tokens: int) -> None:
     prompt = tuple(range(5, 3005))
     backend.handle(Submit(Request(RequestId(1), prompt, SamplingParams(max_new_tokens=1), 0.0), 0))
     assert backend.begin().prefill_tokens == tokens
+
+
+def test_shapes_are_met_at_load_and_leave_nothing_in_the_cache(
+    as_metal: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    tiny_model("llama").save_pretrained(folder)
+    plain = open_runner(folder, blocks=40, context=512)
+    met: list[tuple[int, int]] = []
+    logits = TorchRunner.logits
+
+    def seen(runner: TorchRunner, batch: Batch, every_token: bool = False) -> torch.Tensor:
+        met.append((len(batch.rows), max(row.context for row in batch.rows)))
+        return logits(runner, batch, every_token)
+
+    monkeypatch.setattr(adapter, "keeps_shapes", lambda _: True)
+    monkeypatch.setattr(TorchRunner, "logits", seen)
+    warm = open_runner(folder, blocks=40, context=512)
+    assert {rows for rows, _ in met} == {1, 2, 4}  # the buckets of four slots
+    assert {mps.bucket(context) for rows, context in met if rows == 1} == {64, 128, 256, 512}
+    prompts = [Stream(n, [5 + n + i for i in range(20)], [3 * n, 3 * n + 1, 3 * n + 2]) for n in range(3)]
+    again = [Stream(s.number, list(s.tokens), s.blocks) for s in prompts]
+    assert generate(warm, prompts, 6) == generate(plain, again, 6)
+    warm.close()
+    plain.close()
+
+
+def test_an_idle_backend_rests_once_and_goes_on() -> None:
+    class Resting(ProfileRunner):
+        rests = 0
+
+        def rest(self) -> None:
+            self.rests += 1
+
+    waited: list[float | None] = []
+    commands = iter([None, DropUnowned(), None, None, Close()])
+
+    def receive(timeout_s: float | None) -> object:
+        waited.append(timeout_s)
+        return next(commands)
+
+    runner = Resting(load_profile("batching-gpu").backends[0])
+    scheduler = Scheduler(KvManager(8, "rest"), make_policy("fcfs"), 1, 64, ())
+    backend = Backend(BackendName("gpu"), scheduler, runner, VirtualClock())
+    serve(backend, receive, lambda _: None)  # type: ignore[arg-type]
+    assert waited == [REST_S, None, 0, REST_S, None] and runner.rests == 2
