@@ -27,6 +27,7 @@ class WaitingRequest:
     prefill_remaining: int = 0
     match: int = 0  # tokens restorable when the index had `match_at` removals
     match_at: int = -1
+    told: RequestLoad | None = None  # what was published last: most steps change nothing of it
 
 
 @dataclass(slots=True)
@@ -202,8 +203,8 @@ class Scheduler:
             if w.match_at != self.kv.index.removals or w.match < w.estimate:
                 w.match, w.match_at = self.kv.match_tokens(w.chain), self.kv.index.removals
             now = w.match if w.match < w.estimate else w.estimate
-            requests.append(
-                RequestLoad(
+            if w.told is None or w.told.cached_tokens != now:
+                w.told = RequestLoad(
                     w.request.id,
                     -1,
                     prompt,
@@ -213,7 +214,7 @@ class Scheduler:
                     w.request.sampling.max_new_tokens,
                     stale_estimate=now < w.estimate,
                 )
-            )
+            requests.append(w.told)
         return BackendLoad(tuple(requests), self.kv.available, self.kv.pool.num_blocks)
 
     def check_integrity(self) -> None:
