@@ -12,6 +12,7 @@ from gguf.quants import quantize
 
 from engine.config import BackendSpec
 from engine.execution.torch_runner import TorchRunner
+from engine.experiments.reference import empty_model
 from engine.models.gguf import GgufFile
 from engine.models.inspect import inspect_model
 from engine.models.weights import open_weights
@@ -117,29 +118,14 @@ def reference_weights(path: Path, model: Any) -> dict[str, torch.Tensor]:
 
 def reference_model(path: Path) -> Any:
     """The llama model at `path` in transformers, in float32, read without any of our code but the shape."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    shape = inspect_model(path)
-    config = LlamaConfig(
-        vocab_size=shape.vocab,
-        hidden_size=shape.hidden,
-        intermediate_size=shape.intermediate,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        max_position_embeddings=shape.max_context,
-        rms_norm_eps=shape.rms_eps,
-        tie_word_embeddings=True,
-        rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
-    )
     with torch.device("meta"):
-        model = LlamaForCausalLM(config)
+        model = empty_model(inspect_model(path))
     model = model.to_empty(device="cpu").eval()
     model.load_state_dict(reference_weights(path, model))
     model.tie_weights()
     for module in model.modules():  # tables that are computed, not loaded
         if hasattr(module, "rope_init_fn") or type(module).__name__.endswith("RotaryEmbedding"):
-            module.__init__(config)
+            module.__init__(model.config)
     return model
 
 

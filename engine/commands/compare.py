@@ -11,6 +11,7 @@ from engine.commands.experiments import (
     Where,
     add_noise_option,
     add_progress_option,
+    check_pairs,
     finish,
     live,
     out_folder,
@@ -66,8 +67,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     folder = out_folder(args)
-    if not 1 <= args.pairs <= 1000:
-        raise ConfigError(f"--pairs {args.pairs} makes no sense: use 1 to 1,000.")
+    check_pairs(args.pairs)
     slo = parse_slo(args.slo)
     if args.virtual and args.emulate is None:
         raise ConfigError("--virtual runs emulated backends only: add --emulate apple-m2-published.")

@@ -54,6 +54,12 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
     add_engine_options(parser)
 
 
+def check_pairs(pairs: int | None) -> None:
+    """Raises `ConfigError` for a number of pairs that makes no sense; None leaves it to the experiment."""
+    if pairs is not None and not 1 <= pairs <= 1000:
+        raise ConfigError(f"--pairs {pairs} makes no sense: use 1 to 1,000.")
+
+
 def add_progress_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--progress",

@@ -8,6 +8,7 @@ from typing import Any
 from engine.commands.experiments import (
     add_noise_option,
     add_place_options,
+    check_pairs,
     finish,
     live,
     out_folder,
@@ -16,7 +17,6 @@ from engine.commands.experiments import (
     stopped,
     with_noise,
 )
-from engine.errors import ConfigError
 from engine.experiments.grid import run_jobs
 from engine.experiments.map_parts import Measured, Told
 from engine.experiments.map_report import map_report
@@ -42,8 +42,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     folder = out_folder(args)
-    if args.pairs is not None and not 1 <= args.pairs <= 1000:
-        raise ConfigError(f"--pairs {args.pairs} makes no sense: use 1 to 1,000.")
+    check_pairs(args.pairs)
     measured: Measured | None = None
     most: int | None = None
     if args.real:

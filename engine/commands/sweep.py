@@ -6,6 +6,7 @@ from typing import Any
 from engine.commands.experiments import (
     add_noise_option,
     add_place_options,
+    check_pairs,
     finish,
     live,
     out_folder,
@@ -46,8 +47,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     folder = out_folder(args)
-    if args.pairs is not None and not 1 <= args.pairs <= 1000:
-        raise ConfigError(f"--pairs {args.pairs} makes no sense: use 1 to 1,000.")
+    check_pairs(args.pairs)
     if args.real and args.kind == "kv":
         raise ConfigError("A KV budget cannot change while backends run: leave --real out of this sweep.")
     usual = 1 if args.kind == "slots" else 2 if args.real and args.quick else LEAST_PAIRS

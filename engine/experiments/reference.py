@@ -14,11 +14,10 @@ def shape_of(spec: dict[str, Any]) -> ModelShape:
     return inspect_model(Path(spec["model"]))
 
 
-def reference_model(spec: dict[str, Any]) -> Any:
-    """A model of the file's or the named architecture's shape, on the CPU, ready to generate."""
+def empty_model(shape: ModelShape) -> Any:
+    """A model of this shape, on torch's default device, its weights as transformers makes them."""
     import transformers
 
-    shape = shape_of(spec)
     kind = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}[shape.architecture]
     config = getattr(transformers, f"{kind}Config")(
         vocab_size=shape.vocab,
@@ -28,6 +27,13 @@ def reference_model(spec: dict[str, Any]) -> Any:
         num_attention_heads=shape.heads,
         num_key_value_heads=shape.kv_heads,
         max_position_embeddings=shape.max_context,
+        rms_norm_eps=shape.rms_eps,
         tie_word_embeddings=shape.tied_embedding,
+        rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
     )
     return getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+
+
+def reference_model(spec: dict[str, Any]) -> Any:
+    """A model of the file's or the named architecture's shape, on the CPU, ready to generate."""
+    return empty_model(shape_of(spec))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.engine.by_hand import House
 from tests.engine.watched import Watched
 
 Make = Callable[..., Watched]
@@ -28,3 +29,18 @@ def make(tmp_path: Path) -> Iterator[Make]:
         it.engine.close()
     left = [t.name for t in threading.enumerate() if t.name.startswith("offramp")]
     assert not left, f"threads left: {left}"
+
+
+@pytest.fixture
+def house_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., House]]:
+    """Cores whose backends are moved by hand, closed whatever the test does."""
+    made: list[House] = []
+
+    def build(**more: Any) -> House:
+        made.append(House(monkeypatch, **more))
+        return made[-1]
+
+    yield build
+    for house in made:
+        house.core.calibrator.close()
+        house.core.supervisor.close(0.0)

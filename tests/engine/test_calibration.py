@@ -1,6 +1,7 @@
 """Calibration through a core in the test's hands: order, pauses, locks and what cannot be measured."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,19 +16,9 @@ Make = Callable[..., House]
 
 
 @pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Make]:
+def make(house_of: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Make:
     monkeypatch.setenv("OFFRAMP_CACHE_DIR", str(tmp_path))
-    made: list[House] = []
-
-    def build(**more: object) -> House:
-        more = {"calibrated": False, "policy": "isolated-rates", **more}
-        made.append(House(monkeypatch, **more))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield build
-    for house in made:
-        house.core.calibrator.close()
-        house.core.supervisor.close(0.0)
+    return partial(house_of, calibrated=False, policy="isolated-rates")
 
 
 def infos(house: House) -> dict[str, tuple[float | None, float | None]]:

@@ -1,6 +1,6 @@
 """Deaths, stalls, late cancels and prompts that come too early, step by step."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,17 +20,8 @@ Make = Callable[..., House]
 
 
 @pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    made: list[House] = []
-
-    def build(**more: Any) -> House:
-        made.append(House(monkeypatch, **more))
-        return made[-1]
-
-    yield build
-    for house in made:
-        house.core.calibrator.close()
-        house.core.supervisor.close(0.0)
+def make(house_of: Make) -> Make:
+    return house_of
 
 
 # --- death -------------------------------------------------------------------------------------------------

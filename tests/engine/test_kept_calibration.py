@@ -1,7 +1,8 @@
 """Calibration files: what cannot be used is one sentence and measured anew; nothing is lost on the way."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,9 @@ CPU = BackendName("cpu")
 
 
 @pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Make]:
+def make(house_of: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Make:
     monkeypatch.setenv("OFFRAMP_CACHE_DIR", str(tmp_path))
-    made: list[House] = []
-
-    def build(**more: Any) -> House:
-        made.append(House(monkeypatch, **{"calibrated": False, "policy": "isolated-rates", **more}))
-        return made[-1]
-
-    yield build
-    for house in made:
-        house.core.calibrator.close()
-        house.core.supervisor.close(0.0)
+    return partial(house_of, calibrated=False, policy="isolated-rates")
 
 
 def settled(house: House) -> bool:

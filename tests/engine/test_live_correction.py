@@ -1,6 +1,6 @@
 """A profile that is wrong by 30 %: seen, shown, and put right in every later forecast."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -18,10 +18,8 @@ GPU = BackendName("gpu")
 
 
 @pytest.fixture
-def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    made = House(monkeypatch, policy="total-delay")
-    yield made
-    made.core.supervisor.close(0.0)
+def house(house_of: Callable[..., House]) -> House:
+    return house_of(policy="total-delay")
 
 
 def slower_than_known(house: House, times: float) -> None:

@@ -1,6 +1,6 @@
 """The head of a queue moves to another backend: races with the start, a cancel and a death."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -14,11 +14,8 @@ LENGTH = FinishReason.LENGTH
 
 
 @pytest.fixture
-def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    made = House(monkeypatch)
-    yield made
-    made.core.calibrator.close()
-    made.core.supervisor.close(0.0)
+def house(house_of: Callable[..., House]) -> House:
+    return house_of()
 
 
 def waiting_fifth(house: House) -> tuple[list[RequestId], RequestId]:
