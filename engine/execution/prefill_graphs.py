@@ -11,7 +11,7 @@ import torch
 
 from engine.config import BLOCK_TOKENS
 from engine.devices import adapter
-from engine.execution.attention import Span, StepPlan
+from engine.execution.step_plan import Span, StepPlan
 from engine.execution.transformer import Progress, Transformer
 from engine.kv.storage import KVStorage, Window
 from engine.scheduling.batch import BatchRow

@@ -3,8 +3,8 @@
 import torch
 
 from engine.config import BLOCK_TOKENS
-from engine.execution.attention import StepPlan, Table
 from engine.execution.decode_inputs import DecodeInputs
+from engine.execution.step_plan import StepPlan, Table
 from engine.execution.transformer import Transformer
 from engine.kv.storage import KVStorage
 

@@ -11,13 +11,13 @@ from engine.config import BackendSpec
 from engine.devices import adapter
 from engine.devices.owner import Owner
 from engine.errors import BackendError, ConfigError
-from engine.execution.attention import StepPlan, plan_step
 from engine.execution.bakeoff import fastest_format
 from engine.execution.cuda_graphs import DecodeGraphs, PendingSample, context_buckets
 from engine.execution.linear import LINEAR_FORMATS
 from engine.execution.memory import require_memory
 from engine.execution.prefill_graphs import PrefillGraphs
 from engine.execution.sampler import Sampler
+from engine.execution.step_plan import StepPlan, plan_step
 from engine.execution.thread_guard import ThreadGuard
 from engine.execution.thread_plan import PROMPT, ROWS, kind_of, plan_threads, trial_batch
 from engine.execution.transformer import Progress, Transformer

@@ -13,8 +13,9 @@ import torch
 import torch.nn.functional as F
 
 from engine.execution import int8
-from engine.execution.attention import StepPlan, attend
+from engine.execution.attention import attend
 from engine.execution.linear import Linear, LinearFormat, join_grids
+from engine.execution.step_plan import StepPlan
 from engine.kv.storage import KVStorage
 from engine.models.architecture import ModelShape
 from engine.models.rotation import RotatedWeights

@@ -18,9 +18,9 @@ from engine.clock import VirtualClock
 from engine.config import BackendSpec
 from engine.devices import adapter, mps
 from engine.errors import BackendError
-from engine.execution.attention import plan_step
 from engine.execution.memory import footprint
 from engine.execution.profile_runner import ProfileRunner
+from engine.execution.step_plan import plan_step
 from engine.execution.torch_runner import TorchRunner, make_runner
 from engine.kv.manager import KvManager
 from engine.kv.storage import KVStorage

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 
 from engine.config import BLOCK_TOKENS
 from engine.devices.mps import bucket as metal
-from engine.execution.attention import attend, place, plan_step
+from engine.execution.attention import attend
+from engine.execution.step_plan import place, plan_step
 from engine.kv.storage import KVStorage
 from engine.models.architecture import ModelShape
 from engine.scheduling.batch import Batch

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from engine.devices import adapter, mps
-from engine.execution.attention import plan_step
+from engine.execution.step_plan import plan_step
 from engine.models.gguf import READABLE
 from engine.scheduling.batch import Batch
 from tests.support import (

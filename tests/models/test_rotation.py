@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from engine.execution.attention import plan_step
 from engine.execution.linear import LINEAR_FORMATS
+from engine.execution.step_plan import plan_step
 from engine.execution.transformer import Transformer
 from engine.kv.storage import KVStorage
 from engine.models.rotation import RotatedWeights, Rotation, block_size, hadamard
