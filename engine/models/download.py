@@ -26,6 +26,7 @@ from pathlib import Path
 
 from engine.errors import FetchError
 from engine.events import SetupStep
+from engine.models.disk import no_space
 
 OnProgress = Callable[[SetupStep], None]
 
@@ -66,20 +67,6 @@ class Progress:
     def _emit(self, state: str, detail: str, done: float | None) -> None:
         if self._send is not None:
             self._send(SetupStep(self._key, self._title, detail, state, done, self._total))
-
-
-def require_space(folder: Path, need_bytes: int) -> None:
-    """Raise `FetchError` when the disk of `folder` has not `need_bytes` and a twentieth to spare."""
-    free = shutil.disk_usage(folder).free
-    if free < need_bytes * 1.05:
-        raise no_space(folder, need_bytes, free)
-
-
-def no_space(folder: Path, need_bytes: int, free_bytes: int) -> FetchError:
-    return FetchError(
-        f"The disk of {folder} has {free_bytes / 1e6:,.0f} MB free, {need_bytes / 1e6:,.0f} MB are needed: "
-        "free some space, or set OFFRAMP_DATA_DIR and OFFRAMP_CACHE_DIR to another disk."
-    )
 
 
 def sha256_of(path: Path) -> str:

