@@ -25,11 +25,13 @@ REPLACE_MS = 20
 
 class Bridge(QObject):
     """`changed` carries the topics that the last drain touched; `replaced` says that the board is empty
-    because another engine comes; `started` that an engine exists and has been told to start."""
+    because another engine comes; `started` that an engine exists and has been told to start; `emptied`
+    that the last one has ended and none follows."""
 
     changed = Signal(object)
     replaced = Signal()
     started = Signal()
+    emptied = Signal()
 
     def __init__(self, board: Board, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -83,6 +85,8 @@ class Bridge(QObject):
         self.replaced.emit()
         self.changed.emit(set(EVERYTHING))
         self._tell(EngineFailed(words))
+        if self._closer is None:
+            self.emptied.emit()
 
     def _begin(self) -> None:
         make_engine, self._next = self._next, None
@@ -116,7 +120,10 @@ class Bridge(QObject):
         self._replacing.stop()
         self._closer = None
         gc.collect()
-        self._begin()
+        if self._next is None:
+            self.emptied.emit()
+        else:
+            self._begin()
 
     def pause(self) -> None:
         """Leave further events in the ring."""

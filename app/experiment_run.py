@@ -56,6 +56,7 @@ class ExperimentRun(QObject):
         super().__init__(parent)
         self._process: QProcess | None = None
         self._rest, self._stopping, self.held = b"", False, False
+        self._niceness = NICENESS
         self._patience = QTimer(self)
         self._patience.setSingleShot(True)
         self._patience.setInterval(PATIENCE_MS)
@@ -65,9 +66,11 @@ class ExperimentRun(QObject):
     def running(self) -> bool:
         return self._process is not None
 
-    def start(self, command: list[str]) -> None:
+    def start(self, command: list[str], niceness: int = NICENESS) -> None:
+        """`niceness` 0 for one that measures: it is what this machine is for then."""
         if self._process is not None:
             return
+        self._niceness = niceness
         self._rest, self._stopping = b"", False
         process = self._process = QProcess(self)
         environment = QProcessEnvironment.systemEnvironment()
@@ -129,7 +132,7 @@ class ExperimentRun(QObject):
         if self._process is not None and hasattr(os, "setpriority"):
             try:
                 pid, own = self._process.processId(), os.getpriority(os.PRIO_PROCESS, 0)
-                os.setpriority(os.PRIO_PROCESS, pid, min(19, own + NICENESS))
+                os.setpriority(os.PRIO_PROCESS, pid, min(19, own + self._niceness))
             except OSError as error:  # it has ended already
                 log.info("no lower priority: %s", error)
         if self.held:

@@ -1,4 +1,4 @@
-"""Experiments by a button: the offload map and the sweeps, simulated in a child process of low priority."""
+"""Experiments by a button: the offload map and the sweeps in a child process, simulated or measured."""
 
 import shlex
 from collections.abc import Callable
@@ -6,148 +6,51 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QObject, Qt, QUrl
 from PySide6.QtGui import QDesktopServices, QGuiApplication
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
 
-from app.experiment_run import ExperimentRun, Outcome, Progress, command_of
-from app.series.choices import Choice
-from app.series.experiments import DEPTHS, EXPERIMENTS, QUICK, Experiment, profile_choices
-from app.theme import ThemeHolder, stylesheet
-from app.widgets.chart_view import ChartView
-from app.widgets.controls import Button, LabelledCombo
-from app.widgets.labels import make_label, set_tone
+from app.experiment_run import NICENESS, ExperimentRun, Outcome, Progress, command_of
+from app.measuring import Loan
+from app.series.experiments import EXPERIMENTS, MEASURED, QUICK, Experiment
+from app.widgets.experiment_form import HINT, ExperimentForm
+from app.widgets.labels import set_tone
 from engine.events import Notice
 from engine.paths import data_dir
 
 if TYPE_CHECKING:
     from app.main_window import MainWindow
 
-ABOUT = (
-    "Simulated on a profile, in a process of low priority. On real backends the command line runs the same "
-    "with --real, when nothing else is running."
-)
+FREEING = "Unloading the window's model first…"
+TAKEN = "Stopped: a model was loaded while it measured. What is done is kept: start it again to go on."
 RUNNING = "The chart appears here when the experiment has ended."
 WAITS = "Waits while a burst runs, so as not to disturb it."
-HINT = "Choose an experiment and press Start. Its chart appears here, with a report beside it."
 
 
-class Bar(QProgressBar):
-    """A plain bar of 8 px; the words stand beside it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setTextVisible(False)
-        self.setFixedHeight(8)
-        self.setAccessibleName("Progress of the experiment")
-
-    def restyle(self, themes: ThemeHolder) -> None:
-        theme = themes.current
-        self.setStyleSheet(
-            f"QProgressBar {{ background: {theme.track.name()}; border: none; border-radius: 2px; }}"
-            f"QProgressBar::chunk {{ background: {theme.muted.name()}; border-radius: 2px; }}"
-        )
-
-
-class ExperimentsDialog(QDialog):
+class ExperimentsDialog(ExperimentForm):
     """Closing it leaves a run alone: the window says when it has ended."""
 
     def __init__(
         self,
-        themes: ThemeHolder,
-        parent: QWidget,
-        say: Callable[[Notice], None],
-        profile: str = "",
+        window: "MainWindow",
         command: Callable[[list[str]], list[str]] = command_of,
     ) -> None:
-        super().__init__(parent)
-        self._themes, self._say, self._command = themes, say, command
+        super().__init__(window.themes, window, str(window.session.value("emulate") or ""))
+        self._say, self._command = window.toast.show_notice, command
+        self._loan = Loan(window.session, window.bridge, self._lost)
+        self._waiting, self._taken = False, False  # for the model to go; a model was loaded meanwhile
         self.outcome: Outcome | None = None
         self._words = ""
         self.runner = ExperimentRun(self)
         self.runner.progress.connect(self._progress)
         self.runner.reported.connect(self._reported)
         self.runner.ended.connect(self._ended)
-        self.setWindowTitle("Experiments")
-        column = QVBoxLayout(self)
-        column.setContentsMargins(32, 24, 32, 24)
-        column.setSpacing(12)
-        column.addWidget(make_label("Experiments", "lead", bold=True))
-        about = make_label(ABOUT, tone="muted")
-        about.setWordWrap(True)
-        column.addWidget(about)
-        column.addLayout(self._choices(profile))
-        column.addLayout(self._state_row())
-        self.headline = make_label("", "body", bold=True)
-        self.headline.setWordWrap(True)
-        self.headline.hide()
-        column.addWidget(self.headline)
-        self.chart = ChartView(themes, HINT)
         self.chart.moved.connect(self._look)
-        column.addWidget(self.chart, 1)
-        column.addLayout(self._buttons())
-        themes.changed.connect(self._restyle)
-        parent.installEventFilter(self)
-        self._restyle()
-        self._look()
-        self.resize(984, 720)
-
-    def _choices(self, profile: str) -> QHBoxLayout:
-        row = QHBoxLayout()
-        row.setSpacing(8)
-        self.experiment = LabelledCombo(self._themes, "Experiment", 296)
-        self.experiment.set_choices([Choice(e.title, e.title, e.about) for e in EXPERIMENTS])
-        self.profile = LabelledCombo(self._themes, "Profile", 248)
-        profiles = profile_choices()
-        self.profile.set_choices(profiles, profile or profiles[0].value)
-        self.depth = LabelledCombo(self._themes, "Depth", 128)
-        self.depth.set_choices(list(DEPTHS), QUICK)
-        self.start_button = Button(
-            self._themes, "Start", kind="primary", icon_name="play", name="Start the experiment"
-        )
-        self.start_button.setDefault(True)
         self.start_button.clicked.connect(self.start)
-        self.stop_button = Button(
-            self._themes, "Stop", kind="danger", icon_name="stop", name="Stop the experiment"
-        )
-        self.stop_button.clicked.connect(self.runner.stop)
-        for box in (self.experiment, self.profile, self.depth):
-            box.currentIndexChanged.connect(self._look)
-            row.addWidget(box)
-        row.addStretch(1)
-        row.addWidget(self.stop_button)
-        row.addWidget(self.start_button)
-        return row
-
-    def _state_row(self) -> QHBoxLayout:
-        row = QHBoxLayout()
-        row.setSpacing(12)
-        self.bar = Bar()
-        self.bar.setFixedWidth(296)
-        self.state = make_label("", tone="muted")
-        row.addWidget(self.bar)
-        row.addWidget(self.state, 1)
-        return row
-
-    def _buttons(self) -> QHBoxLayout:
-        row = QHBoxLayout()
-        row.setSpacing(8)
-        self.back_button = Button(self._themes, "Previous chart", kind="ghost")
-        self.next_button = Button(self._themes, "Next chart", kind="ghost")
-        self.place = make_label("", tone="muted")
-        self.copy_button = Button(self._themes, "Copy the command", icon_name="copy")
-        self.report_button = Button(self._themes, "Open the report", icon_name="export")
-        self.close_button = Button(self._themes, "Close")
-        self.back_button.clicked.connect(lambda: self.chart.step(-1))
-        self.next_button.clicked.connect(lambda: self.chart.step(1))
+        self.stop_button.clicked.connect(self.stop)
         self.copy_button.clicked.connect(self._copy)
         self.report_button.clicked.connect(self._open_report)
-        self.close_button.clicked.connect(self.reject)
-        for part in (self.back_button, self.place, self.next_button):
-            row.addWidget(part)
-        row.addStretch(1)
-        for button in (self.copy_button, self.report_button, self.close_button):
-            button.setAutoDefault(False)
-            row.addWidget(button)
-        return row
+        for box in (self.experiment, self.profile, self.depth):
+            box.currentIndexChanged.connect(self._look)
+        window.installEventFilter(self)
+        self._look()
 
     # what it does
 
@@ -157,22 +60,65 @@ class ExperimentsDialog(QDialog):
     def arguments(self) -> list[str]:
         """Of the command. The same choice has the same folder: what was stopped goes on there."""
         one, profile, depth = self.chosen(), self.profile.currentText(), self.depth.currentText()
-        folder = data_dir() / "experiments" / f"{one.key}-{profile}-{depth}"
+        words = "measured" if self.measured else profile
+        folder = data_dir() / "experiments" / f"{one.key}-{words}-{depth}"
         quick = ["--quick"] if depth == QUICK else []
-        return [*one.arguments, *quick, "--profile", profile, "--out", str(folder)]
+        where = self._loan.options() if self.measured else ["--profile", profile]
+        return [*one.arguments, *quick, *where, "--out", str(folder)]
+
+    @property
+    def measured(self) -> bool:
+        return self.profile.currentText() == MEASURED
+
+    @property
+    def busy(self) -> bool:
+        return self._waiting or self.runner.running
 
     def start(self) -> None:
-        if self.runner.running:
+        if self.busy:
+            return
+        refusal = self._loan.refusal() if self.measured else ""
+        if refusal:
+            self.state.setText(refusal)
+            set_tone(self.state, "error")
             return
         self.outcome = None
         self.headline.hide()
         self.chart.set_hint(RUNNING)
         self.chart.show_charts(())
         self.bar.setRange(0, 0)
-        self.state.setText(WAITS if self.runner.held else "Starting: looking for the best slot counts…")
         set_tone(self.state, "muted")
-        self.runner.start(self._command(self.arguments()))
+        self._waiting, self._taken = self.measured, False
+        if self.measured:
+            self.state.setText(FREEING)
+            self._loan.begin(lambda: self._launch(niceness=0))
+        else:
+            self._launch()
         self._look()
+
+    def _launch(self, niceness: int = NICENESS) -> None:
+        self._waiting = False
+        words = "Starting: looking for the best slot counts…"
+        if niceness == 0:
+            words = "Starting: loading the model, measuring its steps where they are not known yet…"
+        self.state.setText(WAITS if self.runner.held else words)
+        self.runner.start(self._command(self.arguments()), niceness)
+        self._look()
+
+    def stop(self) -> None:
+        if self._waiting:
+            self._waiting = False
+            self._loan.end()
+            self._ended("Stopped before it began.")
+        self.runner.stop()
+
+    def _lost(self) -> None:
+        """The user loaded a model: nothing true can be measured beside it."""
+        if self._waiting:
+            self._waiting = False
+            self._ended(TAKEN)
+        self._taken = True
+        self.runner.stop()
 
     def _progress(self, progress: Progress) -> None:
         self.bar.setRange(0, max(1, progress.total))
@@ -197,6 +143,8 @@ class ExperimentsDialog(QDialog):
         self._look()
 
     def _ended(self, problem: str) -> None:
+        self._loan.end()
+        problem = TAKEN if self._taken and problem.startswith("Stopped") else problem
         stopped = problem.startswith("Stopped")
         self.state.setText(problem or "Finished: report, tables and charts are in its folder.")
         set_tone(self.state, "muted" if stopped or not problem else "error")
@@ -218,25 +166,8 @@ class ExperimentsDialog(QDialog):
         if self.outcome is not None:
             QDesktopServices.openUrl(QUrl.fromLocalFile(str(self.outcome.report)))
 
-    # what it shows
-
     def _look(self) -> None:
-        running = self.runner.running
-        for box in (self.experiment, self.profile, self.depth):
-            box.setEnabled(not running)
-        self.start_button.setEnabled(not running)
-        self.stop_button.setEnabled(running)
-        self.report_button.setEnabled(self.outcome is not None)
-        self.back_button.setEnabled(self.chart.index > 0)
-        self.next_button.setEnabled(self.chart.index + 1 < self.chart.count)
-        self.place.setText(f"{self.chart.index + 1} of {self.chart.count}" if self.chart.count else "")
-        if not running and self.outcome is None and not self.state.text():
-            self.bar.setRange(0, 1)
-            self.bar.reset()
-
-    def _restyle(self) -> None:
-        self.setStyleSheet(stylesheet(self._themes.current))
-        self.bar.restyle(self._themes)
+        self.show_state(self.busy, self.outcome is not None)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """The window closes: so does this, and its process."""
@@ -250,8 +181,7 @@ def show_experiments(window: "MainWindow") -> ExperimentsDialog:
     """The one dialog of this window, made when first asked for."""
     dialog = window.findChild(ExperimentsDialog)
     if dialog is None:
-        emulated = str(window.session.value("emulate") or "")
-        dialog = ExperimentsDialog(window.themes, window, window.toast.show_notice, emulated)
+        dialog = ExperimentsDialog(window)
         _give_way(window, dialog)
     dialog.show()
     dialog.raise_()

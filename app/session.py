@@ -62,10 +62,10 @@ class Session(QObject):
         self.save(changes)
         self.reload(**changes, emulate=None, **({"policy": policy} if policy else {}))
 
-    def unload(self) -> None:
+    def unload(self, words: str = UNLOADED) -> None:
         """End the engine and free its memory; the window stays, and any model can be loaded."""
         self.unloaded = True
-        self._bridge.unload(UNLOADED)
+        self._bridge.unload(words)
         self.reloaded.emit()
 
     def save(self, changes: Mapping[str, object]) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from app.series.choices import Choice
 
 QUICK, FULL = "quick", "full"
+MEASURED = "this machine, measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ DEPTHS = (
 
 
 def profile_choices() -> list[Choice]:
-    """This machine's calibration where there is one, then what ships."""
+    """This machine's calibration where there is one, then what ships, then the machine itself."""
     from engine.errors import EngineError
     from engine.profiling.profile import load_profile, local_profile_path, published_profiles
 
@@ -46,4 +47,5 @@ def profile_choices() -> list[Choice]:
             out.append(Choice(name, name, load_profile(name).title))
         except EngineError:
             continue  # a calibration of another version: the command says so
-    return out
+    note = "Real runs on the window's backends. Its model is unloaded meanwhile, and comes back."
+    return [*out, Choice(MEASURED, MEASURED, note)]
