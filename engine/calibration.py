@@ -6,70 +6,30 @@ would measure each other. User work pauses it; the stage that was running begins
 measured is kept as soon as it ends, and until then what was known before stays.
 """
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
-
 from engine.backend import Cancel, DropUnowned
-from engine.errors import ConfigError, ProfileError, PromptError
+from engine.errors import ConfigError, PromptError
 from engine.events import BackendState, Notice, SetupStep, StepReport
 from engine.ledger import Entry
-from engine.paths import cache_dir, make_folder
-from engine.profiling.points import (
-    NEW_TOKENS,
-    PROMPT_TOKENS,
-    Point,
-    pair_points,
-    rates_point,
-    step_points,
-    warm_up,
-)
-from engine.profiling.profile import Rates
+from engine.profiling.alone import MachineLock
+from engine.profiling.points import Point
 from engine.profiling.store import Measured, MeasuredKey, load_measured, save_measured
 from engine.request import BackendName, Request, RequestId
 from engine.routing.policies import BATCHED_POLICIES
+from engine.stages import KINDS, Stage, points_of, result_of, result_words
 from engine.supervisor import Unit
 
 if TYPE_CHECKING:
     from engine.core import Core
 
 _REST_S = 0.5  # quiet after user work before a measurement begins
-_UNEVEN = 0.2  # spread of repeats from which on the machine was busy
-_SAYS = {
-    "rates": "512 tokens in, 128 out, alone",
-    "steps": "step times at several loads",
-    "pair": "both at once: how much they slow each other down",
-}
 
 
 def measured_key(unit: Unit) -> MeasuredKey:
     """Under which the measurements of a loaded backend are kept."""
     info = unit.info
     return MeasuredKey(unit.plan.salt, info.format, info.device_name, info.threads, unit.plan.spec.slots)
-
-
-def rates_of(entry: Entry) -> Rates | None:
-    """Rates from a finished measurement; None when it was cut short."""
-    times = entry.token_times_s
-    if entry.admitted_s is None or len(times) < NEW_TOKENS or times[-1] <= times[0]:
-        return None
-    prefill_s = max(1e-9, times[0] - entry.admitted_s)
-    return Rates(PROMPT_TOKENS / prefill_s, (NEW_TOKENS - 1) / (times[-1] - times[0]))
-
-
-@dataclass(slots=True)
-class Stage:
-    """One kind of measurement on one backend, or on all for "pair"."""
-
-    kind: str
-    names: tuple[BackendName, ...]
-    points: list[Point] = field(default_factory=list)  # still to run; empty before it begins
-    total: int = 0
-    point: Point | None = None  # that runs
-    open: set[RequestId] = field(default_factory=set)
-    reports: list[tuple[str, StepReport]] = field(default_factory=list)  # with the names of their points
-    last: Entry | None = None
 
 
 class Calibrator:
@@ -80,7 +40,7 @@ class Calibrator:
         self._vocabulary = vocabulary
         self._stages: list[Stage] = []
         self._rest_until_s = 0.0
-        self._lock: FileLock | None = None
+        self._lock = MachineLock()
         self._rounds = core.config.seed
 
     # --- what is to do --------------------------------------------------------------------------------
@@ -124,8 +84,7 @@ class Calibrator:
         self._stages = [s for s in self._stages if s.kind != "pair"]
         if len(names) > 1 and (planned or not known):
             self._stages.append(Stage("pair", names))
-        # Every rate comes before any step time: a burst under an isolated policy waits for those only.
-        self._stages.sort(key=lambda s: list(_SAYS).index(s.kind))
+        self._stages.sort(key=lambda s: list(KINDS).index(s.kind))
         for stage in self._stages:
             if not stage.total:
                 self._tell(stage, "waiting", total=len(self._points(stage)))
@@ -139,7 +98,7 @@ class Calibrator:
         for stage in lost:
             self._tell(stage, "failed", "The backend stopped.")
         if not self._stages:
-            self._release()
+            self._lock.release()
 
     def pause_unless_needed(self, policy: str) -> None:
         """A burst under `policy` waits to begin."""
@@ -163,8 +122,8 @@ class Calibrator:
         if not self._stages or busy or self._core.clock.now_s() < self._rest_until_s:
             return
         stage = self._stages[0]
-        if stage.open or not self._locked():
-            return
+        if stage.open or not self._lock.hold():
+            return  # another Offramp measures; the loop asks again
         if not stage.total and not self._begin(stage):
             return
         if stage.points:
@@ -180,29 +139,21 @@ class Calibrator:
         if not all(self._fits(prompt, p) for p in stage.points for prompt in p.prompts):
             self._stages.pop(0)
             if not self._stages:
-                self._release()
-            what, who = _SAYS[stage.kind], ", ".join(supervisor.units[n].info.label for n in stage.names)
+                self._lock.release()
+            what, who = KINDS[stage.kind], ", ".join(supervisor.units[n].info.label for n in stage.names)
             words = f"Not measured on {who} ({what}): the context or the KV pool is too small for it."
             self._core.publish(Notice("warning", words))
             self._tell(stage, "failed", words)
             return False
         stage.total = len(stage.points)
         for name in stage.names:
-            supervisor.set_state(name, BackendState.CALIBRATING, _SAYS[stage.kind])
+            supervisor.set_state(name, BackendState.CALIBRATING, KINDS[stage.kind])
         self._tell(stage, "running")
         return True
 
     def _points(self, stage: Stage) -> list[Point]:
-        """What it will run. Each round draws other prompts, so that nothing is restored from the last one."""
-        units = self._core.supervisor.units
-        specs, seed = [units[n].plan.spec for n in stage.names], 1000 * self._rounds
-        if stage.kind == "rates":
-            return [warm_up(self._vocabulary, seed), rates_point(self._vocabulary, seed)]
-        if stage.kind == "steps":
-            context = self._core.config.context_tokens
-            spec = specs[0]
-            return step_points(self._vocabulary, spec.slots, context, spec.kv_blocks, seed, spec.token_budget)
-        return pair_points(self._vocabulary, min(s.slots for s in specs), len(specs), seed)
+        specs = [self._core.supervisor.units[n].plan.spec for n in stage.names]
+        return points_of(stage, specs, self._core.config.context_tokens, self._vocabulary, self._rounds)
 
     def _fits(self, prompt: tuple[int, ...], point: Point) -> bool:
         request = Request(RequestId(0), prompt, point.sampling, 0.0)
@@ -235,7 +186,7 @@ class Calibrator:
     def pause(self) -> None:
         """User work comes first."""
         if not self._stages or not self._stages[0].total:
-            self._release()  # between two stages nothing runs, but the lock may be held
+            self._lock.release()  # between two stages nothing runs, but the lock may be held
             return
         stage = self._stages[0]
         for request_id in stage.open:
@@ -246,30 +197,32 @@ class Calibrator:
                 self._core.supervisor.set_state(name, BackendState.READY)
         again = self._stages[0] = Stage(stage.kind, stage.names)
         self._tell(again, "waiting", total=stage.total)
-        self._release()
+        self._lock.release()
 
     def close(self) -> None:
-        self._release()
+        self._lock.release()
 
     # --- results --------------------------------------------------------------------------------------
 
     def _finish(self, stage: Stage) -> None:
         supervisor = self._core.supervisor
         self._stages.pop(0)
-        detail, whole = _SAYS[stage.kind], True
+        detail, whole = KINDS[stage.kind], True
         for name in stage.names:
             supervisor.send(name, DropUnowned())
             supervisor.set_state(name, BackendState.READY)
             key = measured_key(supervisor.units[name])
-            measured = self._result(stage, name, self._core.measurements.known(name))
+            measured, warning = result_of(stage, name, self._core.measurements.known(name))
+            if warning:
+                self._core.publish(Notice("warning", warning))
             if measured is not None:
                 self._keep(key, measured)
                 self._core.measurements.set(name, measured)
-                detail = _words(stage.kind, measured)
+                detail = result_words(stage.kind, measured)
             whole = whole and measured is not None
         self._tell(stage, "done" if whole else "failed", detail)
         if not self._stages:
-            self._release()
+            self._lock.release()
 
     def _keep(self, key: MeasuredKey, measured: Measured) -> None:
         try:
@@ -278,71 +231,17 @@ class Calibrator:
             words = f"The calibration could not be kept ({error}): the next start measures again."
             self._core.publish(Notice("warning", words))
 
-    def _result(self, stage: Stage, name: BackendName, known: Measured | None) -> Measured | None:
-        if stage.kind == "rates":
-            rates = rates_of(stage.last) if stage.last is not None else None
-            if rates is None:
-                self._core.publish(Notice("warning", f"The rates of {name} could not be measured."))
-                return None
-            # What else is known of it stays until it is measured anew.
-            return Measured(rates) if known is None else replace(known, rates=rates)
-        from engine.profiling.results import with_interference, with_steps  # scipy: not at start-up
-
-        if known is None or (stage.kind == "pair" and known.steps is None):
-            return None
-        if stage.kind == "pair":
-            return with_interference(known, name, stage.reports)
-        try:
-            measured = with_steps(known, stage.reports)
-        except ProfileError as error:
-            self._core.publish(Notice("warning", str(error)))
-            return None
-        if measured.spread is not None and measured.spread > _UNEVEN:
-            self._core.publish(Notice("warning", _uneven(name, measured.spread)))
-        return measured
-
-    def _locked(self) -> bool:
-        if self._lock is None:
-            lock = FileLock(make_folder(cache_dir()) / "calibration.lock")
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:
-                return False  # another Offramp measures; the loop asks again
-            self._lock = lock
-        return True
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
-
     def _tell(self, stage: Stage, state: str, detail: str = "", total: int | None = None) -> None:
         units = self._core.supervisor.units
         what = "both backends" if len(stage.names) > 1 else f"the {units[stage.names[0]].info.label} backend"
         done = float(stage.total - len(stage.points))
         self._core.publish(
             SetupStep(
-                f"calibrate:{stage.kind}:{'+'.join(stage.names)}",
+                stage.key,
                 f"Calibrate {what}",
-                detail or _SAYS[stage.kind],
+                detail or KINDS[stage.kind],
                 state,
                 done if total is None else 0.0,
                 float(stage.total if total is None else total),
             )
         )
-
-
-def _uneven(name: str, spread: float) -> str:
-    return (
-        f"Equal steps of {name} varied by {spread:.0%}: the machine was busy while they were measured. "
-        "When it is quiet, `offramp profile --again` measures anew."
-    )
-
-
-def _words(kind: str, measured: Measured) -> str:
-    if kind == "rates":
-        return f"{measured.rates.prefill:,.0f} tok/s in, {measured.rates.decode:,.0f} out"
-    if kind == "steps" and measured.held_out_error is not None:
-        return f"step times within {measured.held_out_error:.1%} on steps not fitted"
-    chi = measured.steps.interference if measured.steps else 0.0
-    return f"steps take {chi:.0%} longer while the other one works"
