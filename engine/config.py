@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from engine.errors import ConfigError, UnknownNameError
 from engine.request import BackendName
+from engine.weights import PolicyWeights
 
 BLOCK_TOKENS = 16
 SCHEDULING_POLICIES = ("fcfs", "shortest-prefill-first", "round-robin")
@@ -109,6 +110,7 @@ class EngineConfig:
 
     model: str = "smollm2-135m-instruct"  # catalogue name, GGUF file or model folder
     policy: str = "total-delay"
+    weights: PolicyWeights = PolicyWeights()  # of that policy
     options: BackendOptions = BackendOptions()
     context_tokens: int = 4096
     emulate: str | None = None  # profile name; the backends then only wait

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from engine.request import BackendName, RequestId
+from engine.weights import PolicyWeights
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Candidate:
     e2e_s: float | None = None
     p90_s: float | None = None  # its end, if the reply is long
     clear_s: float | None = None  # when the backend would be clear
+    margin_s: float | None = None  # what going here had to save; None where it would stay anyway
 
     @property
     def prefill_tokens(self) -> int:
@@ -51,6 +53,7 @@ class Receipt:
     time_s: float
     candidates: tuple[Candidate, ...]
     moved_from: BackendName | None = None  # where it waited before it was re-routed
+    weights: PolicyWeights | None = None  # of `total-delay`; None where another policy decided
 
     @property
     def predicted_s(self) -> float | None:

@@ -72,7 +72,7 @@ class Track:
         factor: float = 1.0,
     ) -> None:
         self._model, self._slots, self._token_budget, self._factor = model, slots, token_budget, factor
-        self._rows_s = [model.rows_s(n) * factor for n in range(slots + 1)]
+        self._rows_s = [model.rows_s(n) * factor for n in range(max(slots, len(active)) + 1)]
         self._c, self._mixed = model.context_s * factor, model.mixed_s * factor
         self._free_blocks = free_blocks
         self._now = 0.0

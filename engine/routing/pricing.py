@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from engine.profiling.step_time import StepTimeModel
 from engine.routing.forecast import Forecast, Job, Track, both_busy_s, on_the_wall
+from engine.weights import DEFAULT_WEIGHTS, PolicyWeights
 
-LEAST_MARGIN = 0.05  # h is never below this share of the request's own E2E
 ALL_CLEAR = 0.01  # the time until everything is done may grow by this share and no more
 WORST_TTFT = 0.02  # the longest wait for a first token may grow by this much and no more
 NEXT_TTFT = 0.01  # and so may the wait of a request that would come next
@@ -149,32 +149,51 @@ def _both_s(outlooks: Sequence[Outlook], forecasts: Sequence[Forecast]) -> list[
     return out
 
 
+def cost_s(price: Price, weights: PolicyWeights) -> float:
+    """What `total-delay` compares: D, with the waiting of the others at its weight."""
+    if weights.others == 1:
+        return price.delay_s
+    return price.e2e_s + weights.others * (price.delay_s - price.e2e_s)
+
+
+def margin_s(
+    outlooks: Sequence[Outlook], table: Sequence[Price], home: int, place: int, weights: PolicyWeights
+) -> float:
+    """Seconds of cost that going to `place` must save, compared with `home`."""
+    # Error raises it. That of the other backend counts as well: over-rating it is what does harm.
+    return max(weights.margin, 2 * outlooks[home].error, 2 * outlooks[place].error) * table[home].e2e_s
+
+
 def total_delay(
-    outlooks: Sequence[Outlook], table: Sequence[Price], home: int, fastest: int | None = None
+    outlooks: Sequence[Outlook],
+    table: Sequence[Price],
+    home: int,
+    fastest: int | None = None,
+    weights: PolicyWeights = DEFAULT_WEIGHTS,
 ) -> int:
     """The place to go to: `home`, unless another passes the margin and every guard against it.
 
     Home is the fastest backend for a request that arrives, and where it waits for one that could move.
     """
     stay = table[home]
-    margin_s = max(LEAST_MARGIN, 2 * outlooks[home].error) * stay.e2e_s
     best = home
     for place, price in enumerate(table):
         if place == home:
             continue
-        # More error on the other backend raises its own margin: over-rating it is what does harm.
-        own_margin = max(margin_s, 2 * outlooks[place].error * stay.e2e_s)
-        passes = (
-            stay.delay_s - price.delay_s > own_margin
-            and price.ttft_s <= stay.ttft_s
+        saved_s = cost_s(stay, weights) - cost_s(price, weights)
+        if saved_s <= margin_s(outlooks, table, home, place, weights):
+            continue
+        if best != home and cost_s(price, weights) >= cost_s(table[best], weights):
+            continue
+        if weights.guards and not (
+            price.ttft_s <= stay.ttft_s
             and price.p90_s <= stay.clear_s
             and price.all_clear_s <= (1 + ALL_CLEAR) * stay.all_clear_s
             and price.worst_ttft_s <= (1 + WORST_TTFT) * stay.worst_ttft_s
-            and (best == home or price.delay_s < table[best].delay_s)
             and _next_may_come(outlooks, home, place, home if fastest is None else fastest)
-        )
-        if passes:
-            best = place
+        ):
+            continue
+        best = place
     return best
 
 

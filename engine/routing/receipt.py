@@ -83,6 +83,7 @@ def candidate_json(candidate: Candidate) -> dict[str, object]:
         "ttft_s": candidate.ttft_s,
         "e2e_s": candidate.e2e_s,
         "clear_s": candidate.clear_s,
+        "margin_s": candidate.margin_s,
     }
 
 
@@ -93,5 +94,6 @@ def receipt_json(receipt: Receipt) -> dict[str, object]:
         "policy": receipt.policy,
         "unit": receipt.unit,
         "moved_from": receipt.moved_from,
+        "weights": str(receipt.weights) if receipt.weights is not None else None,
         "candidates": [candidate_json(c) for c in receipt.candidates],
     }

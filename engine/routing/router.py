@@ -19,8 +19,9 @@ from engine.routing.length import LengthEstimator, Remaining
 from engine.routing.mirror import Mirror, Sent, job_of
 from engine.routing.mirror import Pace as Pace
 from engine.routing.policies import BATCHED_POLICIES, Choice, check_policy, choose, policy_names
-from engine.routing.pricing import Outlook, clears_first, prices, total_delay
+from engine.routing.pricing import Outlook, clears_first, cost_s, margin_s, prices, total_delay
 from engine.routing.receipt import move_reason, reason_of
+from engine.weights import DEFAULT_WEIGHTS, PolicyWeights
 
 MOVING_POLICY = "total-delay"  # baselines never move a request
 
@@ -33,12 +34,14 @@ class Router:
         policy: str,
         backends: Sequence[tuple[BackendName, str, str]],
         lengths: LengthEstimator | None = None,
+        weights: PolicyWeights = DEFAULT_WEIGHTS,
     ) -> None:
         """`backends`: (name, label for people, salt of its prefix hashes)."""
         self.lengths = lengths or LengthEstimator()
         self._mirrors = {name: Mirror(name, label, root_hash(salt), None) for name, label, salt in backends}
         check_policy(policy, list(self._mirrors))
         self.policy = policy
+        self.weights = weights
         self._turn = 0
 
     # --- what it is told ------------------------------------------------------------------------------
@@ -50,6 +53,11 @@ class Router:
         check_policy(policy, list(self._mirrors))
         self.policy = policy
         self._turn = 0
+
+    def set_weights(self, weights: PolicyWeights) -> None:
+        """What `total-delay` weighs from the next decision on. Raises `ConfigError`."""
+        weights.validate()
+        self.weights = weights
 
     def set_rates(self, name: BackendName, rates: Rates | None) -> None:
         self._mirrors[name].rates = rates
@@ -153,8 +161,8 @@ class Router:
             ]
         used = policy
         if policy == "total-delay" and outlooks is not None and table is not None:
-            scores: tuple[float | None, ...] = tuple(p.delay_s for p in table)
-            choice = Choice(total_delay(outlooks, table, order[0]), scores, "s")
+            scores: tuple[float | None, ...] = tuple(cost_s(p, self.weights) for p in table)
+            choice = Choice(total_delay(outlooks, table, order[0], weights=self.weights), scores, "s")
         elif policy == "batched-clear" and table is not None:
             choice = Choice(clears_first(table, order), tuple(p.clear_s for p in table), "s")
         else:
@@ -163,9 +171,16 @@ class Router:
             if used == "isolated-rates" and choice.unit == "requests":
                 used = "least-requests"
         if moves and table is not None:
-            used, choice = MOVING_POLICY, replace(choice, scores=tuple(p.delay_s for p in table), unit="s")
+            scores = tuple(cost_s(p, self.weights) for p in table)
+            used, choice = MOVING_POLICY, replace(choice, scores=scores, unit="s")
         self._turn += 1
         candidates = [replace(c, score=s) for c, s in zip(candidates, choice.scores, strict=True)]
+        if used == MOVING_POLICY and outlooks is not None and table is not None:
+            home = next(i for i, m in enumerate(mirrors) if m.name == moved_from) if moves else order[0]
+            candidates = [
+                c if i == home else replace(c, margin_s=margin_s(outlooks, table, home, i, self.weights))
+                for i, c in enumerate(candidates)
+            ]
         chosen, mirror = candidates[choice.chosen], mirrors[choice.chosen]
         others = [c for i, c in enumerate(candidates) if i != choice.chosen]
         labels: dict[str, str] = {m.name: m.label for m in mirrors}
@@ -182,7 +197,15 @@ class Router:
         coming = mirror.coming_tokens(chain)
         mirror.book(Sent(request, chain, chosen.cached_tokens, coming, now_s, first_s, stays))
         return Receipt(
-            request.id, used, choice.unit, chosen.backend, reason, now_s, tuple(candidates), moved_from
+            request.id,
+            used,
+            choice.unit,
+            chosen.backend,
+            reason,
+            now_s,
+            tuple(candidates),
+            moved_from,
+            self.weights if used == MOVING_POLICY else None,
         )
 
     def worthwhile_move(self, now_s: float) -> tuple[RequestId, BackendName, BackendName] | None:
@@ -191,7 +214,7 @@ class Router:
         Ask when something has ended. Only the default policy moves requests, each at most once, and the
         backend where it waits has the last word: see `withdraw`.
         """
-        if self.policy != MOVING_POLICY:
+        if self.policy != MOVING_POLICY or not self.weights.moves:
             return None
         mirrors = [m for m in self._mirrors.values() if m.alive]
         fastest = next(i for n in self.fastest_first() for i, m in enumerate(mirrors) if m.name == n)
@@ -203,7 +226,7 @@ class Router:
             outlooks = self._outlooks(mirrors, head.request, chains, now_s, source.name)
             if outlooks is None:
                 return None
-            target = total_delay(outlooks, prices(outlooks), place, fastest)
+            target = total_delay(outlooks, prices(outlooks), place, fastest, self.weights)
             if target != place:
                 head.stays = True  # asked for; a refusal means that it has begun
                 return head.request.id, source.name, mirrors[target].name

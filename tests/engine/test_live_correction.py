@@ -10,7 +10,8 @@ from engine.profiling.step_time import StepTimeModel
 from engine.request import BackendName, RequestId
 from engine.routing.correction import HALF_LIFE_STEPS
 from engine.routing.forecast import Job
-from engine.routing.pricing import LEAST_MARGIN, Outlook, prices, total_delay
+from engine.routing.pricing import Outlook, prices, total_delay
+from engine.weights import DEFAULT_WEIGHTS
 from tests.engine.by_hand import House
 from tests.engine.watched import profile_json
 
@@ -75,6 +76,6 @@ def test_an_uncertain_price_must_promise_more_before_a_request_leaves_the_fastes
 
     table = prices([outlook(0.010, 2, 0.0), outlook(0.022, 0, 0.0)])
     gain = (table[0].delay_s - table[1].delay_s) / table[0].e2e_s
-    assert gain > LEAST_MARGIN == 0.05
+    assert gain > DEFAULT_WEIGHTS.margin == 0.05
     assert goes(0.0) and goes(0.025) and goes(gain / 2 - 0.005)
     assert not goes(gain / 2 + 0.005)
