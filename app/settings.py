@@ -20,7 +20,15 @@ SAVED_SAMPLING = (
     "repetition_penalty",
     "seed",
     "max_new_tokens",
+    "stop",
 )
+
+
+def _stops(saved: object) -> tuple[str, ...]:
+    """Stop strings as JSON keeps them. Raises `TypeError` where they are no list of texts."""
+    if not isinstance(saved, list) or not all(isinstance(text, str) for text in saved):
+        raise TypeError("stop strings are a list of texts")
+    return tuple(saved)
 
 
 class Settings:
@@ -86,7 +94,7 @@ class Settings:
         for key in SAVED_SAMPLING:
             try:
                 if key in saved:
-                    tried = replace(out, **{key: saved[key]})
+                    tried = replace(out, **{key: _stops(saved[key]) if key == "stop" else saved[key]})
                     tried.validate()
                     out = tried
             except (EngineError, TypeError):

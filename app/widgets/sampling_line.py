@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QDoubleSpinBox, QGridLayout, QHBoxLayout, QLineEdit, QSpinBox, QWidget
 
+from app.series.words import plural
 from app.theme import ThemeHolder, font
 from app.widgets.controls import Button
 from app.widgets.labels import make_label
@@ -32,6 +33,7 @@ PRESETS = (  # name, what it means, values
         {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0.0},
     ),
 )
+SPACING, PADDING = 12, 4  # between the buttons, and what one adds to its text
 ESCAPES = {"\\n": "\n", "\\t": "\t"}
 
 
@@ -65,8 +67,8 @@ class SamplingLine(QWidget):
         self._buttons: list[Button] = []
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(12)
-        for field in ("temperature", "top_p", "max_new_tokens", "seed"):
+        row.setSpacing(SPACING)
+        for field in ("temperature", "top_p", "max_new_tokens", "seed", "stop"):
             button = Button(themes, "-", kind="quiet", name=f"Sampling: {field.replace('_', ' ')}")
             button.clicked.connect(self.open)
             self._buttons.append(button)
@@ -84,15 +86,23 @@ class SamplingLine(QWidget):
         self._write()
 
     def _write(self) -> None:
-        """Whole words where they fit, else short ones."""
+        """Whole words where they fit, else short ones, at last without top-p."""
         s = self.sampling
-        seed = "random" if s.seed is None else str(s.seed)
-        heat, share, most = f"{s.temperature:g}", f"{s.top_p:g}", f"{s.max_new_tokens:,}"
-        wide = (f"temperature {heat}", f"top-p {share}", f"max {most} tokens", f"seed {seed}")
-        short = (f"temp {heat}", f"top-p {share}", f"max {most}", "" if s.seed is None else f"seed {seed}")
+        heat, share, most = f"{s.temperature:g}", f"{s.top_p:g}", f"max {s.max_new_tokens:,}"
+        # Stop strings outlast the session, so whoever wonders why a reply ended must see that some are set.
+        stops = f"{len(s.stop)} {plural(len(s.stop), 'stop')}" if s.stop else ""
+        seed = "" if s.seed is None else f"seed {s.seed}"
+        wide = (f"temperature {heat}", f"top-p {share}", f"{most} tokens", seed or "seed random", stops)
+        short = (f"temp {heat}", f"top-p {share}", most, seed, stops)
+        least = (f"temp {heat}", "", most, seed, stops)
         measure = QFontMetrics(font("label")).horizontalAdvance
-        room = self.width() - 12 * (len(wide) - 1) - 6 * len(wide)
-        texts = wide if sum(map(measure, wide)) <= room else short
+
+        def fits(texts: tuple[str, ...]) -> bool:
+            shown = [text for text in texts if text]
+            needed = sum(map(measure, shown)) + (SPACING + PADDING) * len(shown) - SPACING
+            return needed <= self.width()
+
+        texts = next((t for t in (wide, short) if fits(t)), least)
         for button, text in zip(self._buttons, texts, strict=True):
             button.setText(text)
             button.setVisible(bool(text))

@@ -205,12 +205,12 @@ def test_settings_come_back_and_bad_ones_are_dropped_alone(tmp_path, qapp) -> No
     first = Settings(path)
     first.set_theme("light")
     first.set_choice("preset", "cold-12")
-    first.set_sampling(SamplingParams(temperature=0.2, seed=7))
+    first.set_sampling(SamplingParams(temperature=0.2, seed=7, stop=("END", "\n\n")))
     first.set_state("geometry", QByteArray(b"abc"))
     first.save()
     second = Settings(path)
     assert (second.theme(), second.choice("preset")) == ("light", "cold-12")
-    assert second.sampling() == SamplingParams(temperature=0.2, seed=7)
+    assert second.sampling() == SamplingParams(temperature=0.2, seed=7, stop=("END", "\n\n"))
     assert second.state("geometry") == QByteArray(b"abc")
     second._store.setValue("theme", "purple")
     second._store.setValue("sampling", '{"temperature": 99, "top_p": 0.5, "seed": "x"}')
@@ -218,6 +218,9 @@ def test_settings_come_back_and_bad_ones_are_dropped_alone(tmp_path, qapp) -> No
     third = Settings(path)
     assert third.theme() == "system" and third.choice("preset") == "cold-12"
     assert third.sampling() == SamplingParams(top_p=0.5)
+    for broken in ('"END"', '["a", 1]', '[""]', "null"):
+        third._store.setValue("sampling", f'{{"top_k": 3, "stop": {broken}}}')
+        assert third.sampling() == SamplingParams(top_k=3)
     third._store.setValue("sampling", "not json")
     assert third.sampling() == SamplingParams()
 

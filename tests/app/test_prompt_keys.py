@@ -7,6 +7,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 from app.chats import ChatStore
+from app.theme import stylesheet
 from app.widgets.popover import Popover
 from app.widgets.sampling_line import SamplingLine, stops_of, stops_text
 from engine.request import SamplingParams
@@ -160,6 +161,27 @@ def test_stop_strings_are_typed_and_sent(rig) -> None:
     line.set_sampling(SamplingParams(stop=("a",)))
     assert line.open().stops.text() == "a"
     line.deleteLater()
+
+
+@pytest.mark.parametrize("width", [280, 352, 608])
+def test_stop_strings_that_are_set_are_seen_and_fit(rig, qtbot, width) -> None:
+    line = SamplingLine(rig.themes)
+    qtbot.addWidget(line)
+    line.setStyleSheet(stylesheet(rig.themes.current))
+    line.setFixedWidth(width)
+    line.show()
+    texts = lambda: [b.text() for b in line.findChildren(QPushButton) if b.isVisible()]  # noqa: E731
+    assert not any("stop" in text for text in texts())
+    line.set_sampling(SamplingParams(seed=1_234, stop=("END", "\n")))
+    assert texts()[-1] == "2 stops" and line.sizeHint().width() <= width
+    assert all(b.accessibleName() for b in line.findChildren(QPushButton))
+
+
+def test_stop_strings_come_back_with_the_next_window(make_rig) -> None:
+    first = make_rig().ready()
+    first.window.prompt.composer.sampling_line.open().stops.setText("END, \\n")
+    first.window.close()
+    assert make_rig().window.prompt.composer.sampling_line.sampling.stop == ("END", "\n")
 
 
 def test_a_conversation_is_renamed_and_opened_by_keys_alone(rig, qtbot, tmp_path) -> None:
