@@ -14,6 +14,7 @@ wall time while two backends slow each other down.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
 from engine.profiling.step_time import StepTimeModel
 
@@ -55,11 +56,15 @@ def forecast(
 
 class Track:
     """A forecast under way. What several queues have in common at their beginning is walked only once:
-    `admit` goes on until the last job of that part is admitted, `ended` forecasts the rest from there."""
+    `admit` goes on until the last job of that part is admitted, `ended` forecasts the rest from there.
+
+    All rows that decode grow by one token a step, so they are not counted one by one: each keeps the step
+    at which it ends and what its context lacks to the number of steps, and the contexts only as a sum.
+    """
 
     __slots__ = (
-        "_c", "_factor", "_filling", "_finish", "_first", "_free_blocks", "_mixed", "_model", "_now",
-        "_rows_s", "_running", "_slots", "_token_budget",
+        "_c", "_context", "_factor", "_filling", "_finish", "_first", "_free_blocks", "_joined", "_mixed",
+        "_model", "_now", "_rows_s", "_running", "_slots", "_steps", "_token_budget",
     )  # fmt: skip
 
     def __init__(
@@ -76,10 +81,17 @@ class Track:
         self._c, self._mixed = model.context_s * factor, model.mixed_s * factor
         self._free_blocks = free_blocks
         self._now = 0.0
-        # [key, prefill, decode, context, blocks]: plain lists, this loop is the router's whole cost
+        self._steps = 0  # taken so far
+        # Plain lists and tuples: this is the router's whole cost.
+        # [key, prefill, decode, context, blocks], first come first
         self._filling = [[j.key, j.prefill, j.decode, j.context, j.blocks] for j in active if j.prefill > 0]
-        self._running = [[j.key, 0, j.decode, j.context, j.blocks] for j in active if j.prefill <= 0]
-        self._first: dict[int, float] = {row[0]: 0.0 for row in self._running}
+        decoding = [j for j in active if j.prefill <= 0]
+        # A heap of (ends after step, place in the order of joining, key, context - steps, blocks)
+        self._running = [(j.decode, i, j.key, j.context, j.blocks) for i, j in enumerate(decoding)]
+        heapify(self._running)
+        self._joined = len(decoding)
+        self._context = sum([j.context for j in decoding])
+        self._first: dict[int, float] = {j.key: 0.0 for j in decoding}
         self._finish: dict[int, float] = {}
 
     def admit(self, queue: Sequence[Job]) -> None:
@@ -90,10 +102,12 @@ class Track:
     def ended(self, queue: Sequence[Job] = ()) -> Forecast:
         """The forecast with `queue` behind what was admitted so far; this track itself stays where it is."""
         fork: Track = Track.__new__(Track)
-        for name in Track.__slots__:
-            setattr(fork, name, getattr(self, name))
+        fork._model, fork._slots, fork._token_budget = self._model, self._slots, self._token_budget
+        fork._factor, fork._rows_s, fork._c, fork._mixed = self._factor, self._rows_s, self._c, self._mixed
+        fork._now, fork._steps, fork._context = self._now, self._steps, self._context
+        fork._free_blocks, fork._joined = self._free_blocks, self._joined
         fork._filling = [row.copy() for row in self._filling]
-        fork._running = [row.copy() for row in self._running]
+        fork._running = self._running.copy()
         fork._first, fork._finish = self._first.copy(), self._finish.copy()
         fork._go(queue, to_the_end=True)
         return Forecast(fork._first, fork._finish, max(fork._finish.values(), default=0.0))
@@ -101,13 +115,14 @@ class Track:
     def _go(self, queue: Sequence[Job], to_the_end: bool) -> None:
         model, slots, factor, rows_s, c = self._model, self._slots, self._factor, self._rows_s, self._c
         first, finish, now, free_blocks = self._first, self._finish, self._now, self._free_blocks
-        filling, running = self._filling, self._running
-        waiting = list(queue)
-        waiting.reverse()  # the head is at the end
-        while running or filling or waiting:
-            while waiting and len(running) + len(filling) < slots:
-                head = waiting[-1]
-                alone = not running and not filling
+        filling, running, context = self._filling, self._running, self._context
+        taken, joined = self._steps, self._joined
+        place, count = 0, len(queue)  # queue[place] is the head
+        while True:
+            n = len(running)
+            while place < count and n + len(filling) < slots:
+                head = queue[place]
+                alone = not n and not filling
                 if head.ready_s > now:
                     if not alone:
                         break
@@ -115,16 +130,14 @@ class Track:
                 # A backend with nothing to do admits whatever comes: the pool is then all free.
                 if head.blocks > free_blocks and not alone:
                     break
-                waiting.pop()
+                place += 1
                 free_blocks -= head.blocks
                 filling.append([head.key, max(1, head.prefill), head.decode, head.context, head.blocks])
-            if not waiting and not to_the_end:
+            if place == count and not (to_the_end and (n or filling)):
                 break
-            n = len(running)
-            context = sum([row[3] for row in running]) + n
+            filled = 0  # so many of `filling`, the first ones, get their first token in this step
             if filling:
                 budget, tokens, chunks, attention = self._token_budget - n, 0, 0, 0.0
-                done = []
                 for row in filling:
                     if budget <= 0:
                         break
@@ -136,38 +149,33 @@ class Track:
                     tokens += length
                     chunks += 1
                     if row[1] == 0:
-                        done.append(row)
-                now += rows_s[n] + c * context + model.chunks_s(tokens, attention, chunks) * factor
+                        filled += 1
+                now += rows_s[n] + c * (context + n) + model.chunks_s(tokens, attention, chunks) * factor
                 if n and tokens:
                     now += self._mixed
                 steps = 1
             else:
-                done = []
-                steps = min([row[2] for row in running])
-                per_step = rows_s[n] + c * context
-                if waiting and n < slots and waiting[-1].ready_s > now:
-                    steps = min(steps, steps_until(waiting[-1].ready_s - now, per_step, c * n))
+                steps = running[0][0] - taken
+                per_step = rows_s[n] + c * (context + n)
+                if place < count and n < slots and queue[place].ready_s > now:
+                    steps = min(steps, steps_until(queue[place].ready_s - now, per_step, c * n))
                 now += steps * per_step + c * n * steps * (steps - 1) / 2
-            ended = False
-            for row in running:
-                row[2] -= steps
-                row[3] += steps
-                ended = ended or row[2] <= 0
-            for row in done:
-                first[row[0]] = now
-                row[2] -= 1
-                ended = ended or row[2] <= 0
-            if done:
-                filling = [row for row in filling if row[1] > 0]
-                running += done
-            if ended:
-                for row in running:
-                    if row[2] <= 0:
-                        finish[row[0]] = now
-                        free_blocks += row[4]
-                running = [row for row in running if row[2] > 0]
-        self._now, self._free_blocks = now, free_blocks
-        self._filling, self._running = filling, running
+            taken += steps
+            context += n * steps
+            if filled:
+                for key, _, decode, cached, blocks in filling[:filled]:
+                    first[key] = now
+                    heappush(running, (taken + decode - 1, joined, key, cached - taken, blocks))
+                    context += cached
+                    joined += 1
+                del filling[:filled]
+            while running and running[0][0] <= taken:
+                _, _, key, lacking, blocks = heappop(running)
+                finish[key] = now
+                context -= lacking + taken
+                free_blocks += blocks
+        self._now, self._free_blocks, self._context = now, free_blocks, context
+        self._steps, self._joined = taken, joined
 
 
 def steps_until(gap_s: float, first_s: float, growth_s: float) -> int:
