@@ -9,47 +9,12 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from engine.config import BLOCK_TOKENS
-from engine.events import Admission, BackendLoad, Ending, RequestLoad
-from engine.kv.manager import KvManager, KvSequence
-from engine.request import FinishReason, Request, RequestId
+from engine.events import Admission, BackendLoad, Ending
+from engine.kv.manager import KvManager
+from engine.request import Request, RequestId
 from engine.scheduling.batch import Batch, BatchRow
 from engine.scheduling.policies import SchedulingPolicy
-
-
-@dataclass(slots=True)
-class WaitingRequest:
-    """Not admitted: owns no slot and no block."""
-
-    request: Request
-    order: int
-    chain: list[bytes]
-    estimate: int  # tokens that the router believed cached
-    prefill_remaining: int = 0
-    match: int = 0  # tokens restorable when the index had `match_at` removals
-    match_at: int = -1
-    told: RequestLoad | None = None  # what was published last: most steps change nothing of it
-
-
-@dataclass(slots=True)
-class ActiveRequest:
-    """Admitted: owns a slot and a block table until it ends."""
-
-    request: Request
-    order: int
-    slot: int
-    sequence: KvSequence
-    tokens: list[int]  # prompt, then generated
-    computed: int  # leading tokens whose keys and values are in the cache
-    cached: int  # of these, restored instead of computed
-    prompt_tokens: int  # the request's, which every step asks for
-
-    @property
-    def generated(self) -> int:
-        return len(self.tokens) - self.prompt_tokens
-
-    @property
-    def prefill_remaining(self) -> int:
-        return max(0, self.prompt_tokens - self.computed)
+from engine.scheduling.requests import ActiveRequest, WaitingRequest
 
 
 @dataclass(slots=True)
@@ -168,7 +133,7 @@ class Scheduler:
             token = next(ids)
             active.tokens.append(token)
             outcome.tokens.append((row.request_id, token))
-            reason = self._finish_reason(active, token)
+            reason = active.finish_reason(self._eos)
             if reason is not None:
                 self._remove(active)
                 outcome.ended.append(Ending(row.request_id, reason))
@@ -184,37 +149,8 @@ class Scheduler:
 
     def load(self) -> BackendLoad:
         """The published load: active requests by slot, then the queue in order of admission."""
-        requests = [
-            RequestLoad(
-                a.request.id,
-                a.slot,
-                a.prompt_tokens,
-                a.cached,
-                a.prefill_remaining,
-                generated := a.generated,
-                a.request.sampling.max_new_tokens - generated,
-            )
-            for a in sorted(self._active, key=_slot)
-        ]
-        for i in self._policy.order_waiting(self._waiting):
-            w = self._waiting[i]
-            prompt = w.request.prompt_tokens
-            # Without a removal no estimate can have gone stale; a stale one may have become true again.
-            if w.match_at != self.kv.index.removals or w.match < w.estimate:
-                w.match, w.match_at = self.kv.match_tokens(w.chain), self.kv.index.removals
-            now = w.match if w.match < w.estimate else w.estimate
-            if w.told is None or w.told.cached_tokens != now:
-                w.told = RequestLoad(
-                    w.request.id,
-                    -1,
-                    prompt,
-                    now,
-                    prompt - w.estimate,  # priced as estimated when it was routed
-                    0,
-                    w.request.sampling.max_new_tokens,
-                    stale_estimate=now < w.estimate,
-                )
-            requests.append(w.told)
+        requests = [a.load() for a in sorted(self._active, key=_slot)]
+        requests += (self._waiting[i].load(self.kv) for i in self._policy.order_waiting(self._waiting))
         return BackendLoad(tuple(requests), self.kv.available, self.kv.pool.num_blocks)
 
     def check_integrity(self) -> None:
@@ -287,18 +223,6 @@ class Scheduler:
         for block_hash in active.sequence.chain[: active.sequence.filled]:
             if self._filling.get(block_hash) == active.request.id:
                 del self._filling[block_hash]
-
-    def _finish_reason(self, active: ActiveRequest, token: int) -> FinishReason | None:
-        sampling, reply_tokens = active.request.sampling, active.request.reply_tokens
-        if reply_tokens is not None:
-            # A workload's reply has its length whatever the model says.
-            if active.generated >= reply_tokens:
-                return FinishReason.STOP
-        elif token in self._eos and not sampling.ignore_eos:
-            return FinishReason.STOP
-        if active.generated >= sampling.max_new_tokens:
-            return FinishReason.CONTEXT if active.request.context_cut else FinishReason.LENGTH
-        return None
 
     def _remove(self, active: ActiveRequest) -> None:
         self._active.remove(active)
