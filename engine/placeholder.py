@@ -28,6 +28,9 @@ class PlaceholderCodec:
     def continue_chat(self, kept: Sequence[int], messages: Sequence[Mapping[str, str]]) -> list[int] | None:
         return [*kept, *self.encode(messages[-1]["content"])]
 
+    def opens_thinking(self, prompt: Sequence[int]) -> bool:
+        return False
+
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         return "".join(self.word(i) for i in ids).lstrip()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from engine.placeholder import PlaceholderCodec, PlaceholderDetokenizer
 from engine.request import SamplingParams
-from engine.text import Detokenizer, Message, StopChecker, TextCodec
+from engine.text import THINK, Detokenizer, Message, StopChecker, TextCodec
 
 Codec = TextCodec | PlaceholderCodec
 _KEPT_CONVERSATIONS = 64
@@ -13,28 +13,37 @@ _KEPT_CONVERSATIONS = 64
 
 @dataclass(slots=True)
 class Reply:
-    """The text of one reply while it streams."""
+    """The text of one reply while it streams.
+
+    `opening` is what the prompt has said of it already: the tag of the thinking part, where the chat template
+    writes it. It goes before the first text, so that every reader finds the tag where other models put it.
+    """
 
     messages: tuple[Message, ...]
     prompt: tuple[int, ...]
     detokenizer: Detokenizer | PlaceholderDetokenizer
     stops: StopChecker
+    opening: str = ""
     parts: list[str] = field(default_factory=list)
 
     def push(self, token: int) -> tuple[str, bool]:
         """(text that became certain, stopped by a stop string)."""
         text, stopped = self.stops.push(self.detokenizer.push(token))
-        if text:
-            self.parts.append(text)
-        return text, stopped
+        return self._opened(text), stopped
 
     def finish(self) -> str:
         """The rest, when the reply ended by itself."""
         text, stopped = self.stops.push(self.detokenizer.finish())
         if not stopped:
             text += self.stops.finish()
-        if text:
-            self.parts.append(text)
+        return self._opened(text)
+
+    def _opened(self, text: str) -> str:
+        if not text:
+            return ""
+        if not self.parts:
+            text = self.opening + text
+        self.parts.append(text)
         return text
 
     @property
@@ -58,7 +67,8 @@ class Conversations:
             ids = self.codec.continue_chat(kept, messages)
         prompt = tuple(ids if ids is not None else self.codec.encode_chat(messages))
         stops = () if sampling.ignore_eos else sampling.stop
-        return Reply(tuple(messages), prompt, self.codec.detokenizer(), StopChecker(stops))
+        opening = f"{THINK}\n" if self.codec.opens_thinking(prompt) else ""
+        return Reply(tuple(messages), prompt, self.codec.detokenizer(), StopChecker(stops), opening)
 
     def keep(self, reply: Reply, tokens: Sequence[int]) -> None:
         """The reply ended by itself: its ids serve the next turn. `tokens` are the generated ids."""

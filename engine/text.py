@@ -20,6 +20,8 @@ from tokenizers import Tokenizer
 from engine.errors import ModelFileError, PromptError
 
 META_VERSION = 1
+THINK = "<think>"  # how the families that think begin a reply, or have their template begin it
+_TAG_TOKENS = 16  # enough for the tag and the line ends after it where every character is a token
 Message = Mapping[str, str]  # "role" and "content"
 
 
@@ -121,6 +123,12 @@ class TextCodec:
         if not whole.startswith(before + reply):
             return None
         return [*kept, *self.encode(whole[len(before) + len(reply) :], add_special=False)]
+
+    def opens_thinking(self, prompt: Sequence[int]) -> bool:
+        """Whether the chat template has opened the thinking part, so that the reply begins inside it."""
+        if self._template is None:  # such a prompt ends with what the user wrote
+            return False
+        return self.decode(prompt[-_TAG_TOKENS:], skip_special=False).rstrip().endswith(THINK)
 
     def detokenizer(self) -> "Detokenizer":
         return Detokenizer(self)

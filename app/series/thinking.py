@@ -1,7 +1,8 @@
 """The part of a reply in which a model thinks: `<think>…</think>` before the answer. No Qt.
 
-Only the beginning of a reply can be thinking, as the models that do it write it; the same words later on,
-or in what a user typed, are words.
+Where a chat template opens that part, the engine begins the reply with the tag. Only the beginning of a
+reply can be thinking, as the models that do it write it; the same words later on, or in what a user typed,
+are words.
 """
 
 OPEN, CLOSE = "<think>", "</think>"
@@ -15,7 +16,8 @@ def split(reply: str) -> tuple[str, str, bool]:
     if not start.startswith(OPEN):
         return "", reply, False
     thought, close, answer = start[len(OPEN) :].partition(CLOSE)
-    return thought.strip(), answer.lstrip("\n"), not close
+    # Some models write the tag once more where their chat template has written it already.
+    return thought.strip().removeprefix(OPEN).strip(), answer.lstrip("\n"), not close
 
 
 class Splitter:

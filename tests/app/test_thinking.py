@@ -24,6 +24,7 @@ PIECES = ["<think>", "\n", "Let", " me", "see", "</think>", "\n\n", "Yes", "."]
 def test_split() -> None:
     assert split(REPLY) == ("Two sentences.\n\nShort.", "It keeps **keys**.", False)
     assert split("<think>\nHm") == ("Hm", "", True) and split("\n<think></think>Yes") == ("", "Yes", False)
+    assert split("<think>\n<think>\nHm</think>Yes") == ("Hm", "Yes", False)  # the template's, then its own
     assert split("") == ("", "", False) and split("<thi") == ("", "", True)
     for plain in ("Say <think>a</think>.", "<b>bold</b>", "</think>x", "  indented", "<thin air"):
         assert split(plain) == ("", plain, False)
@@ -85,6 +86,22 @@ def test_a_reply_thinks_then_answers(rig, qtbot) -> None:
         "Thought, 6 tokens  show",
         "Yes.",
     ]
+
+
+def test_a_reply_whose_template_opened_the_thinking_part(rig, qtbot) -> None:
+    """The engine sends the template's tag with the first text: until then it is read, not thought."""
+    prompt = rig.window.prompt
+    number = begun(rig, "Why?", "<think>\nLet", " me")
+    assert "Thinking… 2 tokens" in lines(rig) and not any("Let" in line for line in lines(rig))
+    more(rig, number, "</think>", "\n\n", "Yes.")
+    assert "Yes." in lines(rig) and "Thought, 3 tokens  show" in lines(rig)
+    timings = RequestTimings(990.0, 990.0, 990.1, 991.0)
+    rig.engine.publish(RequestDone(RequestId(number), "gpu", FinishReason.STOP, 24, 0, 5, timings))
+    rig.settle()
+    qtbot.waitUntil(lambda: prompt.talks.live is None)
+    prompt.transcript.anchorClicked.emit(QUrl("fold:0"))
+    assert "Let me" in lines(rig) and "Yes." in lines(rig)
+    assert prompt.talk.exchanges[0].answer == "Yes."
 
 
 def test_the_fold_opens_and_closes_and_holds_the_place(rig, qtbot) -> None:
