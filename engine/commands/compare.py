@@ -10,6 +10,8 @@ from typing import Any
 from engine.commands.experiments import (
     Where,
     add_noise_option,
+    add_out_option,
+    add_pairs_option,
     add_progress_option,
     check_pairs,
     finish,
@@ -49,7 +51,7 @@ def add_parser(commands: Any) -> None:
         metavar="LIST",
         help="with commas; behind an @ the slots of one: total-delay@gpu=1, total-delay@best",
     )
-    parser.add_argument("--pairs", type=int, default=10, metavar="N", help="runs of every policy (10)")
+    add_pairs_option(parser, "policy", 10)
     parser.add_argument(
         "--virtual", action="store_true", help="with --emulate: on the virtual clock, at once"
     )
@@ -58,7 +60,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--cool", type=float, default=None, metavar="S", help="rest before each run (1 s, emulated 0)"
     )
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder for the report and every run")
+    add_out_option(parser)
     add_progress_option(parser)
     add_trace_options(parser)
     add_engine_options(parser)

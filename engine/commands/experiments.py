@@ -40,7 +40,7 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick", action="store_true", help="fewer points, requests and runs: a minute, not many"
     )
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder for the report and every run")
+    add_out_option(parser)
     names = ", ".join([*published_profiles(), "local"])
     parser.add_argument(
         "--profile",
@@ -52,6 +52,17 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
     )
     add_progress_option(parser)
     add_engine_options(parser)
+
+
+def add_out_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder for the report and every run")
+
+
+def add_pairs_option(parser: argparse.ArgumentParser, each: str, usual: int | str) -> None:
+    """So many pairs of every `each`. A `usual` in words leaves the number to the experiment: None."""
+    words = f"pairs of runs of every {each} ({usual})"
+    default = usual if isinstance(usual, int) else None
+    parser.add_argument("--pairs", type=int, default=default, metavar="N", help=words)
 
 
 def check_pairs(pairs: int | None) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from engine.commands.experiments import (
     add_noise_option,
+    add_pairs_option,
     add_place_options,
     check_pairs,
     finish,
@@ -29,12 +30,7 @@ _LIVE_SLOTS = 8
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser("map", help="draw where the CPU pays", description=__doc__)
-    parser.add_argument(
-        "--pairs",
-        type=int,
-        metavar="N",
-        help=f"pairs of runs a cell ({LEAST_PAIRS}; measured with --quick 2)",
-    )
+    add_pairs_option(parser, "cell", f"{LEAST_PAIRS}; measured with --real --quick 2")
     add_noise_option(parser)
     add_place_options(parser)
     parser.set_defaults(run=run)

@@ -5,6 +5,7 @@ from typing import Any
 
 from engine.commands.experiments import (
     add_noise_option,
+    add_pairs_option,
     add_place_options,
     check_pairs,
     finish,
@@ -34,12 +35,7 @@ _WORDS = (
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser("sweep", help="turn one knob and draw what happens", description=__doc__)
     parser.add_argument("kind", choices=KINDS, help=_WORDS)
-    parser.add_argument(
-        "--pairs",
-        type=int,
-        metavar="N",
-        help=f"pairs of runs a point ({LEAST_PAIRS}; slots 1, real with --quick 2)",
-    )
+    add_pairs_option(parser, "point", f"{LEAST_PAIRS}; slots 1, with --real --quick 2")
     add_noise_option(parser)
     add_place_options(parser)
     parser.set_defaults(run=run)
