@@ -142,6 +142,9 @@ def result_json(
 ) -> dict[str, object]:
     """The JSON object of a burst. Times are seconds; `arrival_s` counts from the first submission.
 
+    `routed_s` counts from the request's own submission: when it was sent to the backend where it ran, which
+    is late where it had waited on another one first.
+
     `foreseen` holds each request's E2E as forecast at the last arrival: with estimated and with true lengths.
     `token_times` adds `token_times_s`: when each token came, counted from the request's submission.
     """
@@ -158,6 +161,7 @@ def result_json(
                 "id": e.number,
                 "backend": e.backend,
                 "arrival_s": round(e.request.arrival_s - start_s, 6),
+                "routed_s": rounded(_routed_s(e)),
                 "prompt_tokens": e.request.prompt_tokens,
                 "cached_tokens": e.cached_tokens,
                 "output_tokens": len(e.tokens),
@@ -203,9 +207,15 @@ def result_json(
 
 def _predicted_e2e_s(entry: Entry) -> float | None:
     """E2E as the last receipt foresees it; one that moved had waited already."""
-    if entry.receipt is None or entry.receipt.predicted_s is None:
+    waited_s = _routed_s(entry)
+    if entry.receipt is None or entry.receipt.predicted_s is None or waited_s is None:
         return None
-    return entry.receipt.predicted_s + max(0.0, entry.receipt.time_s - entry.request.arrival_s)
+    return entry.receipt.predicted_s + waited_s
+
+
+def _routed_s(entry: Entry) -> float | None:
+    """Seconds from its submission to its last receipt; None where it was never routed."""
+    return None if entry.receipt is None else max(0.0, entry.receipt.time_s - entry.request.arrival_s)
 
 
 def rounded(value: float | None) -> float | None:

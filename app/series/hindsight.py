@@ -165,6 +165,7 @@ class Regret:
 
 PARTS = (
     ("model_error", "steps were not as calibrated"),
+    ("placed_otherwise", "live it chose otherwise"),
     ("length_error", "reply lengths were guessed"),
     ("greedy_choice", "each arrival was placed for itself"),
     ("unproven_gap", "unproven: best above the bound"),

@@ -178,8 +178,9 @@ def _row(data: Mapping[str, Any], run: RunSummary) -> RequestRow:
     return RequestRow(
         RequestId(number), number, run.run_id, int(data.get("prompt_tokens", 0)),
         int(data.get("output_tokens", 0)), arrival, RequestState.FINISHED, str(data["backend"]) or None,
-        _receipt(number, data.get("receipt"), arrival), data.get("predicted_last_arrival_s"),
-        data.get("cached_tokens"), -1, after("queue_s"), after("ttft_s"), end,
+        _receipt(number, data.get("receipt"), after("routed_s") or arrival),
+        data.get("predicted_last_arrival_s"), data.get("cached_tokens"), -1,
+        after("queue_s"), after("ttft_s"), end,
         [arrival + float(t) for t in data.get("token_times_s") or ()], int(data.get("output_tokens", 0)),
         FinishReason(reason) if reason else None,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from engine.errors import ConfigError, EngineError
-from engine.experiments.regret import explain
+from engine.experiments.regret import explain, moved_at_s
 from engine.experiments.tables import policies_of
 from engine.profiling.profile import Profile, parse_profile
 from engine.recording import Run, calibrated, read_head, read_run
@@ -41,7 +41,7 @@ def what_if(
     not arrived). `policies` asks for a case of every policy; `request` (its number, from 1) for that one
     on each other backend, the rest as they were. Raises `EngineError`.
     """
-    profile, workload = _burst(run, offsets_s)
+    profile, workload, result = _burst(run, offsets_s)
     names = [b.name for b in profile.backends]
     unknown = sorted({p for p in placement if p is not None} - set(names))
     if unknown:
@@ -55,20 +55,24 @@ def what_if(
     whole = all(p is not None for p in placement)
     yield {"total": len(asked) + len(elsewhere) + (whole and policies)}
     # Those that have not arrived go where the policy would send them.
-    places = [names.index(p) if p is not None else None for p in placement]
+    known = [names.index(p) if p is not None else None for p in placement]
     if elsewhere and not whole:
         policy = str(read_head(run)["policy"])
         routed = Simulation(profile, policy).run(workload)["requests"]
         assert isinstance(routed, list)
-        filled = [names.index(r["backend"]) if p is None else p for p, r in zip(places, routed, strict=True)]
+        filled = [names.index(r["backend"]) if p is None else p for p, r in zip(known, routed, strict=True)]
     else:
-        filled = [p or 0 for p in places]
+        filled = [p or 0 for p in known]
+    # Who left a queue for another backend came there late; while the burst runs that is not on record.
+    given_s = moved_at_s(result) or {} if result is not None else {}
     if whole and policies:
-        yield _case({"case": "same"}, Simulation(profile, names_policy(names)).run(workload, filled))
+        same = Simulation(profile, names_policy(names)).run(workload, filled, given_s=given_s)
+        yield _case({"case": "same"}, same)
     for name in elsewhere:
-        moved = [names.index(name) if i + 1 == request else p for i, p in enumerate(filled)]
+        places = [names.index(name) if i + 1 == request else p for i, p in enumerate(filled)]
+        others_s = {number: at_s for number, at_s in given_s.items() if number != request}
         head: Line = {"case": "elsewhere", "backend": name, "request": request}
-        yield _case(head, Simulation(profile, names_policy(names)).run(workload, moved))
+        yield _case(head, Simulation(profile, names_policy(names)).run(workload, places, given_s=others_s))
     for policy in asked:
         yield _case({"case": "policy", "policy": policy}, Simulation(profile, policy).run(workload))
 
@@ -93,13 +97,14 @@ def regret(run: Path) -> Line:
     )
 
 
-def _burst(run: Path, offsets_s: Sequence[float]) -> tuple[Profile, Workload]:
-    """The recorded requests; where some have not ended yet, the preset's with the burst's own arrivals."""
+def _burst(run: Path, offsets_s: Sequence[float]) -> tuple[Profile, Workload, dict[str, Any] | None]:
+    """The recorded requests, and the result of a whole burst; where some requests have not ended yet, the
+    preset's with the burst's own arrivals."""
     recorded: Run | None = None
     with contextlib.suppress(EngineError):  # nothing has ended yet
         recorded = read_run(run)
     if recorded is not None and len(recorded.workload.requests) == len(offsets_s):
-        return calibrated(recorded, run), recorded.workload
+        return calibrated(recorded, run), recorded.workload, recorded.result
     head = read_head(run)
     if head["preset"] not in PRESETS:
         raise ConfigError("Only the bursts of a preset can be replayed before they have ended.")
@@ -107,9 +112,8 @@ def _burst(run: Path, offsets_s: Sequence[float]) -> tuple[Profile, Workload]:
     if len(workload.requests) != len(offsets_s):
         raise ConfigError("The preset has changed since this run: it cannot be replayed.")
     requests = tuple(replace(r, offset_s=at) for r, at in zip(workload.requests, offsets_s, strict=True))
-    return calibrated(Run(head, workload, _profile(head, run), (), None), run), replace(
-        workload, requests=requests
-    )
+    profile = calibrated(Run(head, workload, _profile(head, run), (), None), run)
+    return profile, replace(workload, requests=requests), None
 
 
 def _profile(head: Mapping[str, Any], run: Path) -> Profile | None:

@@ -15,18 +15,30 @@ FORECASTS = {
 
 
 def forecast_errors(runs: Sequence[Run]) -> dict[str, dict[str, float | int | None]]:
-    """Absolute relative errors of E2E, |forecast / actual - 1|, over all requests of all runs."""
+    """Absolute relative errors of E2E, |forecast / actual - 1|, over all requests of all runs.
+
+    A request that moved is judged by what the move foresaw; forecasts from before it are of a backend where
+    the request did not run, and are left out.
+    """
     out: dict[str, dict[str, float | int | None]] = {}
     for name, key in FORECASTS.items():
         errors = [
             abs(r[key] / r["e2e_s"] - 1)
             for run in runs
             for r in run["requests"]
-            if r.get(key) is not None and r["e2e_s"]
+            if r.get(key) is not None and r["e2e_s"] and (key == "predicted_s" or not _moved_since(r, run))
         ]
         mean = sum(errors) / len(errors) if errors else None
         out[name] = {"requests": len(errors), "mean": mean, "p95": percentile(errors, 95)}
     return out
+
+
+def _moved_since(request: Run, run: Run) -> bool:
+    """Did it move to another backend after everybody had come?"""
+    if not (request.get("receipt") or {}).get("moved_from") or request.get("routed_s") is None:
+        return False
+    last_s = max(r["arrival_s"] for r in run["requests"])
+    return bool(request["arrival_s"] + request["routed_s"] > last_s)
 
 
 def run_noise(runs: Sequence[Run]) -> dict[str, float | None]:

@@ -7,7 +7,7 @@ best are confirmed on the per-step one, so a best is always a placement that was
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -81,9 +81,10 @@ class Yardstick:
         e2e = [ends[i] - self.workload.requests[i].offset_s for i in range(len(placement))]
         return Outcome(max(ends.values()) - self.workload.requests[0].offset_s, sum(e2e) / len(e2e))
 
-    def exact(self, placement: Placement) -> Outcome:
-        """On the per-step simulator, through the real scheduler and cache."""
-        result = Simulation(self.profile, "forced-fastest", self.slots).run(self.workload, placement)
+    def exact(self, placement: Placement, given_s: Mapping[int, float] | None = None) -> Outcome:
+        """On the per-step simulator, through the real scheduler and cache; `given_s` as there."""
+        simulation = Simulation(self.profile, "forced-fastest", self.slots)
+        result = simulation.run(self.workload, placement, given_s=given_s)
         return outcome_of(result)
 
     def best(self) -> Best:

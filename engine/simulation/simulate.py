@@ -87,6 +87,7 @@ class Simulation:
         self._order = count()  # ties in time keep the order in which they were planned
         self._running: set[BackendName] = set()
         self._placement: Sequence[int] | None = None
+        self._given_s: dict[int, float] = {}  # on the clock; by number of the request
 
     def infos(self) -> list[BackendInfo]:
         """The backends, in the profile's order."""
@@ -96,16 +97,22 @@ class Simulation:
         ]
 
     def run(
-        self, workload: Workload, placement: Sequence[int] | None = None, token_times: bool = False
+        self,
+        workload: Workload,
+        placement: Sequence[int] | None = None,
+        token_times: bool = False,
+        given_s: Mapping[int, float] | None = None,
     ) -> dict[str, object]:
         """Seed the caches, let the arrivals come, run dry; returns the burst's JSON.
 
-        `placement` overrides the policy: for each request, the place of its backend in the profile.
-        `token_times` adds when each token came to every request.
+        `placement` overrides the policy: for each request, the place of its backend in the profile. With it,
+        `given_s` says of the requests (numbers from 1) that came to that backend after their arrival when
+        they did, in seconds since the burst began. `token_times` adds when each token came to every request.
         """
         self._placement = placement
         self._seed(workload)
         start_s = self.clock.now_s()
+        self._given_s = {number: start_s + at_s for number, at_s in (given_s or {}).items()}
         for number, planned in enumerate(workload.requests, 1):
             request = Request(
                 RequestId(next(self._ids)),
@@ -158,6 +165,13 @@ class Simulation:
 
     def _arrive(self, request: Request, number: int) -> None:
         self.ledger.open(request, number, "simulated")
+        given_s = self._given_s.get(number)
+        if given_s is not None and given_s > self.clock.now_s():
+            self._at(given_s, partial(self._place, request, number))
+        else:
+            self._place(request, number)
+
+    def _place(self, request: Request, number: int) -> None:
         only = None
         if self._placement is not None:
             only = BackendName(self.profile.backends[self._placement[number - 1]].name)
