@@ -5,8 +5,8 @@ from statistics import median
 from app.series.board import BackendView, Board, RequestRow
 from app.widgets.queue import Chip
 from app.widgets.slots import SlotRow
-from engine.events import StepReport
 from engine.request import RequestState
+from engine.step_report import StepReport
 
 RATE_WINDOW_S = 1.0
 RATE_TOKENS = 16

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.clock import Clock
-from engine.events import Ending, StepReport
 from engine.execution.runner import Runner
 from engine.request import BackendName, FinishReason, Request, RequestId
 from engine.scheduling.batch import Batch
 from engine.scheduling.scheduler import Scheduler, StepOutcome
+from engine.step_report import Ending, StepReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from engine.backend import DropUnowned
 from engine.errors import EngineError
-from engine.events import BurstDone, BurstStarted, Notice, StepReport
+from engine.events import BurstDone, BurstStarted, Notice
 from engine.ledger import result_json
 from engine.profiling.profile import Profile
 from engine.recording import Recorder, head_json
 from engine.request import Request, RequestId, SamplingParams
 from engine.simulation.capacity import preset_capacity_rps
+from engine.step_report import StepReport
 from engine.workloads.presets import Workload, make_workload
 from engine.workloads.texts import Tokenise
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.backend import Cancel, DropUnowned
 from engine.errors import ConfigError, PromptError
-from engine.events import BackendState, Notice, SetupStep, StepReport
+from engine.events import BackendState, Notice, SetupStep
 from engine.ledger import Entry
 from engine.profiling.alone import MachineLock
 from engine.profiling.points import Point
@@ -18,6 +18,7 @@ from engine.profiling.store import Measured, MeasuredKey, load_measured, save_me
 from engine.request import BackendName, Request, RequestId
 from engine.routing.policies import BATCHED_POLICIES
 from engine.stages import KINDS, Stage, points_of, result_of, result_words
+from engine.step_report import StepReport
 from engine.supervisor import Unit
 
 if TYPE_CHECKING:

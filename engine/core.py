@@ -24,7 +24,6 @@ from engine.events import (
     RequestArrived,
     RequestRouted,
     StepDone,
-    StepReport,
     TextOut,
 )
 from engine.histories import load_lengths, save_lengths
@@ -44,6 +43,7 @@ from engine.request import (
 )
 from engine.routing.router import Router
 from engine.stalls import StallWatch, numbers_words
+from engine.step_report import StepReport
 from engine.supervisor import Supervisor, Unit
 from engine.text import Message
 from engine.transport import Loaded

@@ -24,13 +24,12 @@ from engine.events import (
     BackendStatus,
     EngineFailed,
     EngineReady,
-    EventHub,
     ModelLoaded,
     Notice,
     RequestDone,
     SetupStep,
-    Subscription,
 )
+from engine.hub import EventHub, Subscription
 from engine.placeholder import VOCABULARY, PlaceholderCodec
 from engine.profiling.profile import Profile, load_profile
 from engine.replies import Codec

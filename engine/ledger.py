@@ -6,10 +6,11 @@ The real engine and the simulator keep the same ledger, so their numbers mean th
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.events import BackendInfo, RequestDone, StepReport
+from engine.events import BackendInfo, RequestDone
 from engine.receipt import Receipt
 from engine.request import BackendName, FinishReason, Request, RequestId, RequestState, RequestTimings
 from engine.routing.receipt import receipt_json
+from engine.step_report import StepReport
 
 
 @dataclass(slots=True)

@@ -15,12 +15,12 @@ from typing import IO, Any
 from engine import __version__
 from engine.config import BLOCK_TOKENS
 from engine.errors import ModelFileError, ProfileError
-from engine.events import StepReport
 from engine.kv.prefix import extend_chain, root_hash
 from engine.ledger import Entry
 from engine.paths import data_dir, make_folder
 from engine.profiling.profile import Profile, parse_profile, profile_json
 from engine.request import SamplingParams
+from engine.step_report import StepReport
 from engine.workloads.presets import PlannedRequest, Workload
 
 FORMAT, VERSION = "offramp-run", 1

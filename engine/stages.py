@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 
 from engine.config import BackendSpec
 from engine.errors import ProfileError
-from engine.events import StepReport
 from engine.ledger import Entry
 from engine.profiling.points import (
     NEW_TOKENS,
@@ -19,6 +18,7 @@ from engine.profiling.points import (
 from engine.profiling.profile import Rates
 from engine.profiling.store import Measured
 from engine.request import BackendName, RequestId
+from engine.step_report import StepReport
 
 # In the order they run: a burst under an isolated policy waits for the rates only.
 KINDS = {

@@ -9,10 +9,11 @@ from multiprocessing.connection import Connection, wait
 
 from engine.backend import Command, Submit
 from engine.clock import Clock
-from engine.events import BackendInfo, BackendState, BackendStatus, Event, Notice, StepReport
+from engine.events import BackendInfo, BackendState, BackendStatus, Event, Notice
 from engine.execution.emulated import Neighbours
 from engine.profiling.profile import BackendProfile
 from engine.request import BackendName, RequestId
+from engine.step_report import StepReport
 from engine.transport import Loaded, LoadFailed, Loading, Plan, ProcessTransport, ThreadTransport, Transport
 
 log = logging.getLogger(__name__)

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from engine.config import BLOCK_TOKENS
-from engine.events import Ending
 from engine.kv.manager import KvManager
 from engine.request import GREEDY, FinishReason, Request, RequestId
 from engine.scheduling.batch import Batch
 from engine.scheduling.policies import make_policy
 from engine.scheduling.scheduler import Scheduler
+from engine.step_report import Ending
 
 VOCABULARY = 97
 

@@ -10,7 +10,7 @@ from app.series.board import BackendView, Board
 from app.theme import Theme, ThemeHolder, font
 from app.widgets.popover import Popover
 from engine.config import BLOCK_TOKENS
-from engine.events import BlockState
+from engine.step_report import BlockState
 
 SIZES = ((9, 2), (7, 1), (5, 1), (3, 1))  # cell, gap
 MOST_CELLS = 2_800  # beyond this one cell stands for several blocks

@@ -11,11 +11,8 @@ from app.series.frames import Frames
 from app.series.throughput import Throughput
 from engine.events import (
     BackendInfo,
-    BackendLoad,
     BackendState,
     BackendStatus,
-    BlockChange,
-    BlockState,
     BurstDone,
     BurstStarted,
     EngineFailed,
@@ -30,11 +27,11 @@ from engine.events import (
     RequestRouted,
     SetupStep,
     StepDone,
-    StepReport,
     TextOut,
 )
 from engine.receipt import Receipt
 from engine.request import FinishReason, RequestId, RequestState
+from engine.step_report import BackendLoad, BlockChange, BlockState, StepReport
 
 KEPT_REQUESTS = 2_000
 KEPT_STEPS = 4_000

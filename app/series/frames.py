@@ -9,8 +9,8 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from engine.events import BlockChange, BlockState, StepReport
 from engine.request import BackendName
+from engine.step_report import BlockChange, BlockState, StepReport
 
 MOST_FRAMES = 4_096  # of a backend
 WHOLE_EVERY = 256  # frames between two whole pictures of the blocks

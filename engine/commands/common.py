@@ -11,7 +11,8 @@ from rich.table import Table
 from engine.commands.calibrating import CalibrationBar, CalibrationSteps
 from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.events import BackendInfo, BackendState, BackendStatus, Event, Notice, SetupStep, Subscription
+from engine.events import BackendInfo, BackendState, BackendStatus, Event, Notice, SetupStep
+from engine.hub import Subscription
 
 STDERR = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 

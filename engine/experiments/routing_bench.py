@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.events import BackendLoad, RequestLoad, StepReport
 from engine.experiments.percentiles import percentile
 from engine.kv.manager import blocks_for
 from engine.profiling.profile import Profile
@@ -17,6 +16,7 @@ from engine.request import BackendName, Request, RequestId, SamplingParams
 from engine.routing.length import KEPT, LengthEstimator
 from engine.routing.router import Pace, Router
 from engine.simulation.simulate import Simulation
+from engine.step_report import BackendLoad, RequestLoad, StepReport
 from engine.workloads.presets import PlannedRequest, Workload
 
 AIM_DECISION_S, AIM_MEAN, AIM_P95 = 1e-3, 0.02, 0.08

@@ -10,8 +10,8 @@ Every operation is O(1) in the number of blocks.
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 
-from engine.events import BlockChange, BlockState
 from engine.request import RequestId
+from engine.step_report import BlockChange, BlockState
 
 
 class BlockPool:

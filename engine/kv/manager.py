@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from engine.config import BLOCK_TOKENS
 from engine.errors import PromptError
-from engine.events import BlockChange
 from engine.kv.block_pool import BlockPool
 from engine.kv.prefix import PrefixIndex, extend_chain, restorable_blocks
 from engine.request import Request, RequestId
+from engine.step_report import BlockChange
 
 
 def blocks_for(tokens: int) -> int:

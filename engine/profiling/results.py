@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engine.events import StepReport
 from engine.profiling.fit import Sample, fit_steps, slow_down
 from engine.profiling.points import ALONE, TOGETHER
 from engine.profiling.store import Measured
 from engine.request import BackendName
+from engine.step_report import StepReport
 
 Told = tuple[str, StepReport]  # a step and the name of the point that it belongs to
 

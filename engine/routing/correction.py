@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from engine.events import StepReport
 from engine.profiling.step_time import StepTimeModel
+from engine.step_report import StepReport
 
 HALF_LIFE_STEPS = 200
 WINDOW_STEPS = 20  # steps judged together: single steps are noisy, what a forecast adds up is not

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.config import BLOCK_TOKENS
-from engine.events import BackendLoad, RequestLoad
 from engine.kv.manager import blocks_for
 from engine.kv.prefix import restorable_blocks
 from engine.profiling.profile import Rates
@@ -19,6 +18,7 @@ from engine.routing.correction import PriceCheck
 from engine.routing.forecast import Job
 from engine.routing.length import Remaining
 from engine.routing.policies import isolated_score
+from engine.step_report import BackendLoad, RequestLoad
 
 Left = Callable[[Request, int], Remaining]  # (request, tokens generated) -> tokens still to come
 _UNKNOWN_BLOCKS = 1_000_000  # before the first load was published

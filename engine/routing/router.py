@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from engine.events import StepReport
 from engine.kv.prefix import extend_chain, restorable_blocks, root_hash
 from engine.profiling.profile import Rates
 from engine.receipt import Receipt
@@ -21,6 +20,7 @@ from engine.routing.mirror import Pace as Pace
 from engine.routing.policies import BATCHED_POLICIES, Choice, check_policy, choose, policy_names
 from engine.routing.pricing import Outlook, clears_first, cost_s, margin_s, prices, total_delay
 from engine.routing.receipt import move_reason, reason_of
+from engine.step_report import StepReport
 from engine.weights import DEFAULT_WEIGHTS, PolicyWeights
 
 MOVING_POLICY = "total-delay"  # baselines never move a request

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from engine.events import RequestLoad
 from engine.kv.manager import KvManager, KvSequence
 from engine.request import FinishReason, Request
+from engine.step_report import RequestLoad
 
 
 @dataclass(slots=True)

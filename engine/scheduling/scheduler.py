@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from engine.config import BLOCK_TOKENS
-from engine.events import Admission, BackendLoad, Ending
 from engine.kv.manager import KvManager
 from engine.request import Request, RequestId
 from engine.scheduling.batch import Batch, BatchRow
 from engine.scheduling.policies import SchedulingPolicy
 from engine.scheduling.requests import ActiveRequest, WaitingRequest
+from engine.step_report import Admission, BackendLoad, Ending
 
 
 @dataclass(slots=True)

@@ -3,20 +3,10 @@
 from fake_engine import CPU, GPU, golden_receipts, golden_scene, setup_events
 
 from app.series.board import Board
-from engine.events import (
-    Admission,
-    BackendLoad,
-    BurstStarted,
-    Event,
-    RequestArrived,
-    RequestDone,
-    RequestLoad,
-    RequestRouted,
-    StepDone,
-    StepReport,
-)
+from engine.events import BurstStarted, Event, RequestArrived, RequestDone, RequestRouted, StepDone
 from engine.receipt import Candidate, Receipt
 from engine.request import BackendName, FinishReason, RequestId, RequestTimings
+from engine.step_report import Admission, BackendLoad, RequestLoad, StepReport
 
 START_S = 1_000.0
 

@@ -8,30 +8,24 @@ from collections.abc import Iterator
 from itertools import count
 
 from engine.events import (
-    Admission,
     BackendInfo,
-    BackendLoad,
     BackendState,
     BackendStatus,
-    BlockChange,
-    BlockState,
     BurstStarted,
     EngineReady,
     Event,
-    EventHub,
     ModelLoaded,
     RequestArrived,
     RequestDone,
-    RequestLoad,
     RequestRouted,
     SetupStep,
     StepDone,
-    StepReport,
-    Subscription,
     TextOut,
 )
+from engine.hub import EventHub, Subscription
 from engine.receipt import Candidate, Receipt
 from engine.request import BackendName, FinishReason, RequestId, RequestTimings, SamplingParams
+from engine.step_report import Admission, BackendLoad, BlockChange, BlockState, RequestLoad, StepReport
 
 NOW_S = 2.80  # of the scene, after the burst began
 PROMPT, CACHED, OUT, BLOCK = 516, 496, 128, 16

@@ -8,8 +8,9 @@ from PySide6.QtGui import QColor, QTextBlock
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QTextEdit, QWidget
 
-from engine.events import BackendLoad, StepDone, StepReport, TextOut
+from engine.events import StepDone, TextOut
 from engine.request import BackendName, RequestId
+from engine.step_report import BackendLoad, StepReport
 
 
 def answered(rig, qtbot, prompt: str, reply: str, backend: BackendName = GPU) -> int:

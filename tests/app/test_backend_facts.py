@@ -11,7 +11,8 @@ from app.backend_rows import busy_share
 from app.series.board import BackendView
 from app.series.decision import estimate_words
 from app.widgets.device_badge import NO_GPU, device_words
-from engine.events import BackendLoad, BackendState, PriceNews, StepReport
+from engine.events import BackendState, PriceNews
+from engine.step_report import BackendLoad, StepReport
 
 
 def view_with(*spans: tuple[float, float]) -> BackendView:

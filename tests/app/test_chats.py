@@ -14,9 +14,10 @@ from app.chats import VERSION, ChatStore, open_store
 from app.series.conversation import Conversation, Exchange, title_of
 from app.widgets.conversation_list import when
 from engine.errors import ConfigError
-from engine.events import Admission, BackendLoad, RequestLoad, RequestRouted, StepDone, StepReport
+from engine.events import RequestRouted, StepDone
 from engine.receipt import Receipt
 from engine.request import RequestId
+from engine.step_report import Admission, BackendLoad, RequestLoad, StepReport
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ from app.theme import DARK, LIGHT
 from app.widgets.exchange_text import ExchangeText
 from app.widgets.highlight import INKS, MOST_CHARACTERS, spans
 from app.widgets.markdown import code_font
-from engine.events import BackendLoad, RequestLoad, RequestRouted, StepDone, StepReport
+from engine.events import RequestRouted, StepDone
 from engine.receipt import Receipt
 from engine.request import RequestId
+from engine.step_report import BackendLoad, RequestLoad, StepReport
 
 CODE = """Here:
 

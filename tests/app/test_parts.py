@@ -16,8 +16,9 @@ from app.settings import Settings
 from app.theme import DARK, LIGHT, ThemeHolder, font, stylesheet
 from app.widgets.marks import hatch_brush, paint_badge, paint_mark
 from app.widgets.queue import Chip, QueueView
-from engine.events import BlockChange, BlockState, StepDone, StepReport
+from engine.events import StepDone
 from engine.request import SamplingParams
+from engine.step_report import BlockChange, BlockState, StepReport
 
 THEMES = pytest.mark.parametrize("theme", [DARK, LIGHT], ids=["dark", "light"])
 SCENE_NOW_S = 1_000.0 + NOW_S

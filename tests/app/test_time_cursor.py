@@ -11,16 +11,9 @@ from app.backend_rows import chips, slot_rows
 from app.panels.request_model import TIMELINE
 from app.series.board import Board
 from app.series.rewind import moment
-from engine.events import (
-    BlockState,
-    BurstStarted,
-    EngineFailed,
-    Event,
-    RequestArrived,
-    RequestRouted,
-    StepDone,
-)
+from engine.events import BurstStarted, EngineFailed, Event, RequestArrived, RequestRouted, StepDone
 from engine.request import RequestId
+from engine.step_report import BlockState
 
 START_S = 1_000.0
 

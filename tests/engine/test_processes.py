@@ -21,9 +21,9 @@ from engine.events import (
     RequestDone,
     RequestRouted,
     StepDone,
-    Subscription,
     TextOut,
 )
+from engine.hub import Subscription
 from engine.request import FinishReason, SamplingParams
 
 TINY = EngineConfig(

@@ -5,8 +5,9 @@ from typing import Any
 
 from engine.clock import VirtualClock
 from engine.config import BackendSpec
-from engine.events import BackendInfo, BackendState, BackendStatus, Event, Notice, StepReport
+from engine.events import BackendInfo, BackendState, BackendStatus, Event, Notice
 from engine.request import BackendName
+from engine.step_report import StepReport
 from engine.supervisor import Supervisor, Unit
 from engine.transport import Plan
 

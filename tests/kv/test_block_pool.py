@@ -2,9 +2,9 @@
 
 import pytest
 
-from engine.events import BlockState
 from engine.kv.block_pool import BlockPool
 from engine.request import RequestId
+from engine.step_report import BlockState
 
 A, B = RequestId(1), RequestId(2)
 

@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from engine.config import BLOCK_TOKENS
-from engine.events import BlockState
 from engine.kv.manager import KvManager, KvSequence, blocks_for
 from engine.kv.prefix import restorable_blocks
 from engine.request import Request
+from engine.step_report import BlockState
 from tests.builders import make_kv, make_request, unlike
 
 

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from engine.events import StepReport
 from engine.profiling.step_time import StepTimeModel
 from engine.request import BackendName
 from engine.routing.correction import HALF_LIFE_STEPS, PriceCheck
+from engine.step_report import StepReport
 
 MODEL = StepTimeModel(((1, 0.010), (2, 0.012)), interference=0.5)
 

@@ -3,7 +3,6 @@
 import pytest
 
 from engine.errors import UnknownNameError
-from engine.events import BackendLoad, Ending, RequestLoad, StepReport
 from engine.kv.prefix import extend_chain, root_hash
 from engine.profiling.profile import Rates
 from engine.receipt import Candidate, Receipt
@@ -11,6 +10,7 @@ from engine.request import BackendName, FinishReason, Request, RequestId
 from engine.routing.policies import check_policy, choose, isolated_score, policy_names
 from engine.routing.receipt import receipt_json
 from engine.routing.router import Router
+from engine.step_report import BackendLoad, Ending, RequestLoad, StepReport
 from tests.builders import make_request, unlike
 
 CPU, GPU = BackendName("cpu"), BackendName("gpu")

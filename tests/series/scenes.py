@@ -2,22 +2,19 @@
 
 from app.series.board import Board
 from engine.events import (
-    Admission,
     BackendInfo,
-    BackendLoad,
     BackendState,
     BackendStatus,
     BurstStarted,
     Event,
     RequestArrived,
     RequestDone,
-    RequestLoad,
     RequestRouted,
     StepDone,
-    StepReport,
 )
 from engine.receipt import Candidate, Receipt
 from engine.request import BackendName, FinishReason, RequestId, RequestTimings
+from engine.step_report import Admission, BackendLoad, RequestLoad, StepReport
 
 CPU, GPU = BackendName("cpu"), BackendName("gpu")
 RATES = {CPU: (73.0, 45.0), GPU: (2551.0, 293.0)}

@@ -1,8 +1,8 @@
 """The record of the past: bounded, thinned evenly, right at every moment."""
 
 from app.series.frames import CLEARED_S, MOST_FRAMES, WHOLE_EVERY, Frames
-from engine.events import BlockChange, BlockState, StepReport
 from engine.request import BackendName
+from engine.step_report import BlockChange, BlockState, StepReport
 
 GPU = BackendName("gpu")
 
