@@ -1,8 +1,11 @@
-"""`offramp burst --preset NAME`: run a preset on real (or emulated) backends and print what happened."""
+"""`offramp burst --preset NAME`: run a preset on real (or emulated) backends and print what happened.
+
+With `--slots best` the fastest backend gets the slots with which it serves the burst best alone."""
 
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from engine.commands.common import Watch, print_table, running_engine
@@ -43,6 +46,7 @@ def add_preset_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from engine.cli import config_from
+    from engine.commands.slots import calibrated_best, settle_slots
     from engine.commands.workloads import known_profile, source_from
     from engine.errors import ConfigError
 
@@ -56,21 +60,29 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError("--virtual runs emulated backends only: add --emulate apple-m2-published.")
         show(simulated(args, args.emulate), args.json)
         return 0
+    look_for_best = settle_slots(args)
     with running_engine(config_from(args)) as watch:
         watch.until_ready()
+        slots = calibrated_best(args, watch) if look_for_best else None
         if args.repeats > 1:
-            return _repeat(args, watch, source)
-        result = one_burst(watch, source, None, args.seed)
+            return _repeat(args, watch, source, slots)
+        result = one_burst(watch, source, None, args.seed, slots)
     show(result, args.json)
     failed = [r for r in _requests(result) if r["finish_reason"] == "error"]
     return 1 if failed else 0
 
 
-def one_burst(watch: Watch, source: "Source", policy: str | None, seed: int) -> dict[str, Any]:
-    """Run one burst on a started engine and wait for its result."""
+def one_burst(
+    watch: Watch,
+    source: "Source",
+    policy: str | None,
+    seed: int,
+    slots: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """Run one burst on a started engine and wait for its result. `slots` by backend; None leaves them."""
     # The engine builds presets itself: some arrive at a share of what its own calibration says it can serve.
     build = None if source.name in PRESETS else lambda tokenise: source.build(tokenise, seed)
-    run_id = watch.engine.run_burst(source.name, policy, seed, build)
+    run_id = watch.engine.run_burst(source.name, policy, seed, build, slots)
     results: list[dict[str, Any]] = []
 
     def over(events: list[Event]) -> bool:
@@ -87,7 +99,7 @@ def one_burst(watch: Watch, source: "Source", policy: str | None, seed: int) -> 
     return results[0]
 
 
-def _repeat(args: argparse.Namespace, watch: Watch, source: "Source") -> int:
+def _repeat(args: argparse.Namespace, watch: Watch, source: "Source", slots: Mapping[str, int] | None) -> int:
     """The burst again and again, under its policy and under those it is to be compared with, in turns."""
     from engine.experiments.repeats import against, forecast_errors, run_noise
 
@@ -100,7 +112,7 @@ def _repeat(args: argparse.Namespace, watch: Watch, source: "Source") -> int:
     for number in range(args.repeats):
         # Who goes first changes from round to round, so that a drift of the machine hits everybody.
         for policy in order[number % len(order) :] + order[: number % len(order)]:
-            runs[policy].append(one_burst(watch, source, policy, args.seed))
+            runs[policy].append(one_burst(watch, source, policy, args.seed, slots))
     mine = runs[args.policy]
     summary = {
         "preset": source.name,

@@ -5,7 +5,7 @@ Everything it prints is marked simulated."""
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.commands.common import STDERR, print_table
@@ -14,7 +14,7 @@ from engine.config import SCHEDULING_POLICIES
 from engine.errors import ConfigError, UnknownNameError
 from engine.profiling.profile import Profile, load_profile, published_profiles
 from engine.routing.policies import check_policy
-from engine.simulation.simulate import fake_tokenise, simulate
+from engine.simulation.simulate import CONTEXT_TOKENS, fake_tokenise, simulate
 from engine.workloads.presets import PRESETS
 
 
@@ -47,13 +47,19 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def slots_from(args: argparse.Namespace, profile: Profile) -> dict[str, int] | None:
-    """Slots per backend as `--slots` asks; None leaves the profile's.
+def slots_from(
+    args: argparse.Namespace,
+    profile: Profile,
+    usual: Mapping[str, int] | None = None,
+    most: int | None = None,
+) -> dict[str, int] | None:
+    """Slots per backend as `--slots` asks; None leaves the profile's. Raises `ConfigError`.
 
-    With "best" the fastest backend gets those with which it serves the burst best alone.
+    With "best" the fastest backend gets those with which it serves the burst best alone, at most `most`, the
+    others keep the `usual` ones (the profile's, where nothing is said), and stderr tells what was found.
     """
     from engine.config import AUTO_SLOTS, BackendOptions
-    from engine.experiments.arms import best_slots
+    from engine.experiments.arms import baseline_arm, best_words
 
     if args.slots is None:
         return None
@@ -62,7 +68,11 @@ def slots_from(args: argparse.Namespace, profile: Profile) -> dict[str, int] | N
     if args.slots == "best":
         if getattr(args, "preset", None) is None:
             raise ConfigError("--slots best belongs to one preset or trace: use numbers here.")
-        return best_slots(profile, source_from(args, profile))
+        usual = usual or {b.name: b.slots for b in profile.backends}
+        source = source_from(args, profile, getattr(args, "context", CONTEXT_TOKENS))
+        base, tried = baseline_arm(profile, source, usual, most)
+        sys.stderr.write(f"{best_words(base, tried, usual)}\n")
+        return base.slots_by_name
     options = BackendOptions(slots=args.slots)
     options.check_slot_names([b.name for b in profile.backends])
     return {b.name: options.slots_of(b.name, b.slots) for b in profile.backends}

@@ -1,5 +1,6 @@
 """The settings that an experiment compares: a policy with slots, and the baseline that counts."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -99,10 +100,11 @@ def baseline_arm(
         found = [Solo(int(n), float(m), float(e)) for n, m, e in json.loads(path.read_text("utf-8"))]
     except (OSError, ValueError, TypeError):
         found = solos(profile, source, place, limit)
-        make_folder(path.parent)
-        part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps([[s.slots, s.makespan_s, s.mean_e2e_s] for s in found]), "utf-8")
-        os.replace(part, path)
+        with contextlib.suppress(OSError):  # a full disk costs the sweep once more, not the run
+            make_folder(path.parent)
+            part = path.with_suffix(f".{os.getpid()}.part")
+            part.write_text(json.dumps([[s.slots, s.makespan_s, s.mean_e2e_s] for s in found]), "utf-8")
+            os.replace(part, path)
     name = profile.backends[place].name
     best = {**slots, name: best_of(found).slots}
     return Arm(f"forced-{name}", tuple(best.items()), baseline=True), found
@@ -112,6 +114,17 @@ def best_slots(profile: Profile, source: Source) -> dict[str, int]:
     """The profile's slots, but for the fastest backend those with which it serves the workload best alone."""
     usual = {b.name: b.slots for b in profile.backends}
     return baseline_arm(profile, source, usual)[0].slots_by_name
+
+
+def best_words(base: Arm, tried: Sequence[Solo], usual: Mapping[str, int]) -> str:
+    """What the sweep of `baseline_arm` found, beside the usual slots, as a sentence."""
+    name, best = base.policy.removeprefix("forced-"), best_of(tried)
+    plain = next((s for s in tried if s.slots == usual[name] != best.slots), None)
+    beside = f", with {plain.slots} it takes {plain.makespan_s:.2f} s" if plain is not None else ""
+    return (
+        f"Best slots of {name}, the fastest alone: {best.slots}, makespan {best.makespan_s:.2f} s{beside} "
+        f"(simulated with {tried[0].slots} to {tried[-1].slots})."
+    )
 
 
 def parse_arms(
