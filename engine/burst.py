@@ -15,6 +15,7 @@ from engine.recording import Recorder, head_json
 from engine.request import Request, RequestId, SamplingParams
 from engine.simulation.capacity import preset_capacity_rps
 from engine.step_report import StepReport
+from engine.weights import PolicyWeights
 from engine.workloads.presets import Workload, make_workload
 from engine.workloads.texts import Tokenise
 
@@ -50,7 +51,7 @@ class Burst:
     build: Callable[[Tokenise], Workload] | None = None  # in place of a preset
     slots: Mapping[str, int] | None = None  # by backend, for this burst; at most what it was started with
     token_times: bool = False  # in the result, when each token came
-    mixed: bool = False  # requests from outside ran beside it: not for comparisons
+    mixed: bool = False  # requests from outside, or settings changed under way: not for comparisons
 
 
 class BurstRunner:
@@ -119,8 +120,15 @@ class BurstRunner:
         elif not burst.to_come and not burst.open:
             self._finish(burst, aborted=False)
 
+    def weigh(self, weights: PolicyWeights) -> None:
+        """Other weights for the policy; a burst under way is then decided by two sets of them."""
+        router = self._core.router
+        if weights != router.weights:
+            router.set_weights(weights)
+            self.outsider()
+
     def outsider(self) -> None:
-        """A typed prompt came in."""
+        """A typed prompt came in, or a setting was changed."""
         if self.burst is not None and self.burst.phase is not Phase.WAITING:
             self.burst.mixed = True
 
@@ -194,7 +202,15 @@ class BurstRunner:
         emulated = core.config.emulate is not None
         try:
             burst.recorder = Recorder(
-                head_json(burst.run_id, burst.workload, burst.policy, core.config.model, emulated, profile)
+                head_json(
+                    burst.run_id,
+                    burst.workload,
+                    burst.policy,
+                    core.config.model,
+                    emulated,
+                    profile,
+                    core.router.weights,
+                )
             )
         except OSError as error:
             core.publish(Notice("warning", f"This run is not recorded ({error.strerror}): free some space."))
@@ -224,6 +240,7 @@ class BurstRunner:
             extra={
                 "profile": core.config.emulate,
                 "mixed": burst.mixed,
+                "weights": str(core.router.weights),
                 "capacity_rps": burst.workload.capacity_rps if burst.workload else None,
                 "run_id": burst.run_id,
                 "run_file": str(burst.recorder.path) if burst.recorder else None,

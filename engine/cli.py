@@ -9,6 +9,7 @@ from pathlib import Path
 from engine import __version__
 from engine.config import FORMATS, SCHEDULING_POLICIES, BackendOptions, EngineConfig
 from engine.errors import EngineError
+from engine.weights import DEFAULT_WEIGHTS, PolicyWeights, parse_weights
 
 SUBCOMMANDS = (
     *("generate", "burst", "simulate", "compare", "sweep", "map", "replay", "regret", "models", "profile"),
@@ -77,6 +78,17 @@ def add_policy_option(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="isolated-rates, round-robin, least-requests, forced-NAME (a backend, fastest, slowest)",
     )
+    parser.add_argument(
+        "--weights",
+        metavar="LIST",
+        help=f"what total-delay weighs, where it is not {DEFAULT_WEIGHTS}",
+    )
+
+
+def weights_from(args: argparse.Namespace) -> PolicyWeights:
+    """What `--weights` says; the defaults where it was not given. Raises `ConfigError`."""
+    text = getattr(args, "weights", None)
+    return DEFAULT_WEIGHTS if text is None else parse_weights(text)
 
 
 def config_from(args: argparse.Namespace) -> EngineConfig:
@@ -105,6 +117,7 @@ def config_from(args: argparse.Namespace) -> EngineConfig:
     return EngineConfig(
         model=args.model,
         policy=getattr(args, "policy", "total-delay"),
+        weights=weights_from(args),
         options=options,
         context_tokens=args.context,
         emulate=args.emulate,

@@ -74,7 +74,7 @@ class Core:
         self.supervisor = Supervisor(units, clock, publish)
         names = [(u.plan.spec.name, u.info.label, u.plan.salt) for u in units]
         self._model = config.emulate or config.model
-        self.router = Router(config.policy, names, load_lengths(self._model))
+        self.router = Router(config.policy, names, load_lengths(self._model), config.weights)
         for name, _, _ in names:
             self.router.remove(name)  # nobody is alive before it has loaded
         self.ledger = Ledger()

@@ -38,6 +38,7 @@ from engine.routing.policies import policy_names
 from engine.supervisor import Unit
 from engine.text import Message, TextCodec
 from engine.transport import Plan
+from engine.weights import PolicyWeights
 from engine.workloads.presets import PRESETS, Workload
 from engine.workloads.texts import Tokenise
 
@@ -131,6 +132,11 @@ class Engine:
     def set_policy(self, policy: str) -> None:
         self._check_policy(policy)
         self._post(lambda core: core.router.set_policy(policy))
+
+    def set_weights(self, weights: PolicyWeights) -> None:
+        """What `total-delay` weighs from the next decision on. Raises `ConfigError`."""
+        weights.validate()
+        self._post(lambda core: core.bursts.weigh(weights))
 
     def policies(self) -> list[str]:
         """Names of the policies; the forced ones are complete once the backends are known."""

@@ -7,7 +7,7 @@ A replay builds prompts that share in the same way and runs them on the simulato
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +21,7 @@ from engine.paths import data_dir, make_folder
 from engine.profiling.profile import Profile, parse_profile, profile_json
 from engine.request import SamplingParams
 from engine.step_report import StepReport
+from engine.weights import DEFAULT_WEIGHTS, PolicyWeights, parse_weights
 from engine.workloads.presets import PlannedRequest, Workload
 
 FORMAT, VERSION = "offramp-run", 1
@@ -182,12 +183,26 @@ def calibrated(run: Run, path: Path) -> Profile:
     return run.profile
 
 
+def recorded_weights(head: Mapping[str, Any]) -> PolicyWeights:
+    """What `total-delay` weighed in a run, by its first line; older runs knew the default only.
+
+    Raises `ConfigError` where the line says something that this version does not know.
+    """
+    return parse_weights(str(head["weights"])) if "weights" in head else DEFAULT_WEIGHTS
+
+
 def seeding_json(seeding: Sequence[Sequence[int]]) -> list[dict[str, object]]:
     return [{"blocks": prompt_blocks(s), "tokens": len(s)} for s in seeding]
 
 
 def head_json(
-    run_id: str, workload: Workload, policy: str, model: str, emulated: bool, profile: Profile | None
+    run_id: str,
+    workload: Workload,
+    policy: str,
+    model: str,
+    emulated: bool,
+    profile: Profile | None,
+    weights: PolicyWeights = DEFAULT_WEIGHTS,
 ) -> dict[str, Any]:
     """The first line of a run."""
     return {
@@ -196,6 +211,7 @@ def head_json(
         "seed": workload.seed,
         "capacity_rps": workload.capacity_rps,
         "policy": policy,
+        "weights": str(weights),
         "model": model,
         "emulated": emulated,
         "date": time.strftime("%Y-%m-%dT%H:%M:%S"),

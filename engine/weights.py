@@ -1,6 +1,7 @@
 """What the default policy weighs, as far as a user may change it, and the one line that says it."""
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from engine.errors import ConfigError, UnknownNameError
 
@@ -53,7 +54,8 @@ def parse_weights(text: str) -> PolicyWeights:
         if name in seen:
             raise ConfigError(f"The weights '{text}' name {name} twice: give it one value.")
         seen.add(name)
-        out = replace(out, **{name: _switch(name, value) if kinds[name] else _number(name, value)})
+        change: dict[str, Any] = {name: _switch(name, value) if kinds[name] else _number(name, value)}
+        out = replace(out, **change)
     out.validate()
     return out
 

@@ -209,8 +209,9 @@ def show(result: dict[str, Any], as_json: bool) -> None:
                 scores or "not calibrated",
             )
         )
+    weighed = f" ({result['weights']})" if result["policy"] == "total-delay" and "weights" in result else ""
     print_table(
-        f"{result['preset']}, {result['policy']}" + (f" [{mark}]" if mark else ""),
+        f"{result['preset']}, {result['policy']}{weighed}" + (f" [{mark}]" if mark else ""),
         ("#", "backend", "in", "cached", "out", "queue s", "TTFT s", "E2E s", "finish", "scores s"),
         rows,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.commands.common import print_table
 from engine.experiments.regret import explain
-from engine.recording import calibrated, find_run, read_run
+from engine.recording import calibrated, find_run, read_run, recorded_weights
 
 
 def add_parser(commands: Any) -> None:
@@ -24,7 +24,11 @@ def run(args: argparse.Namespace) -> int:
     path = find_run(args.run_name)
     recorded = read_run(path)
     data = explain(
-        calibrated(recorded, path), recorded.workload, str(recorded.head["policy"]), recorded.result
+        calibrated(recorded, path),
+        recorded.workload,
+        str(recorded.head["policy"]),
+        recorded.result,
+        recorded_weights(recorded.head),
     )
     if args.json:
         sys.stdout.write(json.dumps(data, indent=1) + "\n")

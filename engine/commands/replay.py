@@ -6,9 +6,10 @@ import json
 import sys
 from typing import Any
 
-from engine.recording import calibrated, find_run, read_run
+from engine.recording import calibrated, find_run, read_run, recorded_weights
 from engine.routing.policies import check_policy
 from engine.simulation.simulate import Simulation
+from engine.weights import parse_weights
 
 
 def add_parser(commands: Any) -> None:
@@ -32,7 +33,9 @@ def run(args: argparse.Namespace) -> int:
     recorded = read_run(path)
     profile = calibrated(recorded, path)
     check_policy(args.policy, [b.name for b in profile.backends])
-    result = Simulation(profile, args.policy, slots_from(args, profile)).run(recorded.workload)
+    weights = parse_weights(args.weights) if args.weights is not None else recorded_weights(recorded.head)
+    simulation = Simulation(profile, args.policy, slots_from(args, profile), weights=weights)
+    result = simulation.run(recorded.workload)
     was = recorded.result or {}
     result["recorded"] = {"policy": recorded.head["policy"], "makespan_s": was.get("makespan_s")}
     if args.json:

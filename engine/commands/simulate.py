@@ -15,6 +15,7 @@ from engine.errors import ConfigError, UnknownNameError
 from engine.profiling.profile import Profile, load_profile, published_profiles
 from engine.routing.policies import check_policy
 from engine.simulation.simulate import CONTEXT_TOKENS, fake_tokenise, simulate
+from engine.weights import DEFAULT_WEIGHTS, PolicyWeights
 from engine.workloads.presets import PRESETS
 
 
@@ -84,8 +85,19 @@ def simulated(args: argparse.Namespace, profile_name: str) -> dict[str, object]:
     check_policy(args.policy, [b.name for b in profile.backends])
     slots = slots_from(args, profile)
     workload = source_from(args, profile, preset_slots=slots).build(fake_tokenise, args.seed)
-    result = simulate(profile, workload, args.policy, slots, args.scheduling)
+    result = simulate(profile, workload, args.policy, slots, args.scheduling, _weights(args))
     return {**result, "capacity_rps": workload.capacity_rps}
+
+
+def _weights(args: argparse.Namespace) -> PolicyWeights:
+    from engine.cli import weights_from
+
+    return weights_from(args)
+
+
+def _weighed(weights: PolicyWeights) -> str:
+    """Words for a title, where total-delay is not as it comes."""
+    return "" if weights == DEFAULT_WEIGHTS else f", total-delay with {weights}"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -137,6 +149,7 @@ def _all_policies(args: argparse.Namespace, profile: Profile) -> int:
             range(args.seed, args.seed + args.seeds),
             None,
             advance,
+            _weights(args),
         )
     if args.json:
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
@@ -157,7 +170,8 @@ def _all_policies(args: argparse.Namespace, profile: Profile) -> int:
             )
         )
     columns = ("preset", "policy", "makespan s", "mean E2E s", "p95 TTFT s", "requests", "regret of E2E")
-    print_table(f"SIMULATED on {profile.name}, mean of {args.seeds} seeds", columns, cells)
+    title = f"SIMULATED on {profile.name}, mean of {args.seeds} seeds{_weighed(_weights(args))}"
+    print_table(title, columns, cells)
     sys.stdout.write(bounds_line(rows) + "\n")
     return 0
 
@@ -165,10 +179,11 @@ def _all_policies(args: argparse.Namespace, profile: Profile) -> int:
 def _regret(args: argparse.Namespace, profile: Profile) -> int:
     from engine.experiments.regret import regret_rows
 
+    weights = _weights(args)
     bar, advance = _bar(args.bursts, "bursts")
     with bar:
-        rows = regret_rows(profile, args.bursts, slots_from(args, profile), args.seed, advance)
-    data = [r.to_json() for r in rows]
+        rows = regret_rows(profile, args.bursts, slots_from(args, profile), args.seed, advance, weights)
+    data: list[dict[str, object]] = [{**r.to_json(), "weights": str(weights)} for r in rows]
     if args.json:
         sys.stdout.write(json.dumps(data, indent=1) + "\n")
         return 0
@@ -180,7 +195,7 @@ def _regret(args: argparse.Namespace, profile: Profile) -> int:
         cells.append((name, *(f"{s[k]:.1%}" for s in (e2e, makespan) for k in ("mean", "p95", "max"))))
     columns = ("policy", "E2E mean", "p95", "max", "makespan mean", "p95", "max")
     title = f"Regret against the best placement, SIMULATED on {profile.name}, {args.bursts} bursts of 2 to 12"
-    print_table(title, columns, cells)
+    print_table(title + _weighed(weights), columns, cells)
     return 0
 
 
@@ -189,17 +204,17 @@ def _bounds(args: argparse.Namespace, profile: Profile) -> int:
 
     from engine.experiments.regret import bounds
 
+    weights = _weights(args)
     bar, advance = _bar(args.bursts, "bursts")
     with bar:
-        found = bounds(profile, args.bursts, slots_from(args, profile), args.seed, advance)
+        found = bounds(profile, args.bursts, slots_from(args, profile), args.seed, advance, weights)
     if args.json:
-        sys.stdout.write(
-            json.dumps({"profile": profile.name, "simulated": True, **asdict(found)}, indent=1) + "\n"
-        )
+        data = {"profile": profile.name, "simulated": True, "weights": str(weights), **asdict(found)}
+        sys.stdout.write(json.dumps(data, indent=1) + "\n")
         return 0
     share = found.makespan_broken / found.bursts, found.p95_broken / found.bursts
     sys.stdout.write(
-        f"SIMULATED on {profile.name}, {found.bursts} random bursts of 2 to 16,\n"
+        f"SIMULATED on {profile.name}, {found.bursts} random bursts of 2 to 16{_weighed(weights)},\n"
         "total-delay against the better backend alone:\n"
         f"makespan more than 1 % longer in {share[0]:.1%} of the bursts,\n"
         f"p95 TTFT more than 2 % longer in {share[1]:.1%};\n"

@@ -19,7 +19,7 @@ from engine.errors import ConfigError, EngineError
 from engine.experiments.regret import explain, moved_at_s
 from engine.experiments.tables import policies_of
 from engine.profiling.profile import Profile, parse_profile
-from engine.recording import Run, calibrated, read_head, read_run
+from engine.recording import Run, calibrated, read_head, read_run, recorded_weights
 from engine.simulation.simulate import Simulation, fake_tokenise
 from engine.workloads.presets import PRESETS, Workload, make_workload
 
@@ -56,9 +56,10 @@ def what_if(
     yield {"total": len(asked) + len(elsewhere) + (whole and policies)}
     # Those that have not arrived go where the policy would send them.
     known = [names.index(p) if p is not None else None for p in placement]
+    weights = recorded_weights(read_head(run))
     if elsewhere and not whole:
         policy = str(read_head(run)["policy"])
-        routed = Simulation(profile, policy).run(workload)["requests"]
+        routed = Simulation(profile, policy, weights=weights).run(workload)["requests"]
         assert isinstance(routed, list)
         filled = [names.index(r["backend"]) if p is None else p for p, r in zip(known, routed, strict=True)]
     else:
@@ -74,7 +75,8 @@ def what_if(
         head: Line = {"case": "elsewhere", "backend": name, "request": request}
         yield _case(head, Simulation(profile, names_policy(names)).run(workload, places, given_s=others_s))
     for policy in asked:
-        yield _case({"case": "policy", "policy": policy}, Simulation(profile, policy).run(workload))
+        simulation = Simulation(profile, policy, weights=weights)
+        yield _case({"case": "policy", "policy": policy}, simulation.run(workload))
 
 
 def names_policy(names: Sequence[str]) -> str:
@@ -93,7 +95,11 @@ def regret(run: Path) -> Line:
     if count > MOST_FOR_REGRET:
         raise ConfigError(f"{count} requests are more than the {MOST_FOR_REGRET} that are searched.")
     return explain(
-        calibrated(recorded, run), recorded.workload, str(recorded.head["policy"]), recorded.result
+        calibrated(recorded, run),
+        recorded.workload,
+        str(recorded.head["policy"]),
+        recorded.result,
+        recorded_weights(recorded.head),
     )
 
 

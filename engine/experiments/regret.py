@@ -13,6 +13,7 @@ from engine.request import Request, RequestId, SamplingParams
 from engine.routing.length import LengthEstimator
 from engine.simulation.oracle import Outcome, Yardstick, outcome_of
 from engine.simulation.simulate import Simulation
+from engine.weights import DEFAULT_WEIGHTS, PolicyWeights
 from engine.workloads.presets import PlannedRequest, Workload
 
 LEAST, MOST = 2, 12  # requests of a burst: every placement of so many can be tried
@@ -86,6 +87,7 @@ def regret_rows(
     slots: dict[str, int] | None = None,
     seed: int = 0,
     on_burst: Callable[[int], None] = lambda done: None,
+    weights: PolicyWeights = DEFAULT_WEIGHTS,
 ) -> list[RegretRow]:
     """Regret of every policy, and of the default with true lengths, on the same random bursts."""
     runs = [(p, p, "class") for p in policies_of(profile)] + [(ORACLE, DEFAULT_POLICY, "oracle")]
@@ -96,7 +98,7 @@ def regret_rows(
         workload = random_burst(seed * 100_000 + number)
         best = Yardstick(profile, workload, slots).best()
         for name, policy, _ in runs:
-            result = Simulation(profile, policy, slots, lengths=lengths[name]).run(workload)
+            result = Simulation(profile, policy, slots, lengths=lengths[name], weights=weights).run(workload)
             found[name].append(_regret(outcome_of(result), best.mean_e2e_s, best.makespan_s))
         on_burst(number + 1)
     return [
@@ -131,6 +133,7 @@ def bounds(
     slots: dict[str, int] | None = None,
     seed: int = 0,
     on_burst: Callable[[int], None] = lambda done: None,
+    weights: PolicyWeights = DEFAULT_WEIGHTS,
 ) -> Bounds:
     """The default policy against each backend alone on random bursts of 2 to 16 requests, simulated."""
     lengths = seasoned()
@@ -140,7 +143,8 @@ def bounds(
     for number in range(bursts):
         workload = random_burst(seed * 100_000 + 50_000 + number, most=16)
         runs = [Simulation(profile, policy, slots).run(workload) for policy in alone]
-        runs.append(Simulation(profile, DEFAULT_POLICY, slots, lengths=lengths).run(workload))
+        routed = Simulation(profile, DEFAULT_POLICY, slots, lengths=lengths, weights=weights)
+        runs.append(routed.run(workload))
         figures = [(outcome_of(r).makespan_s, outcome_of(r).mean_e2e_s, p95_ttft(r)) for r in runs]
         best = [min(values) for values in zip(*figures[:-1], strict=True)]
         makespan, e2e, ttft = (mine / b - 1 for mine, b in zip(figures[-1], best, strict=True))
@@ -162,9 +166,13 @@ def moved_at_s(result: Mapping[str, Any]) -> dict[int, float] | None:
 
 
 def explain(
-    profile: Profile, workload: Workload, policy: str, result: dict[str, Any] | None
+    profile: Profile,
+    workload: Workload,
+    policy: str,
+    result: dict[str, Any] | None,
+    weights: PolicyWeights = DEFAULT_WEIGHTS,
 ) -> dict[str, object]:
-    """Best placement, bound and the split of the regret of one run.
+    """Best placement, bound and the split of the regret of one run. `weights` are those of its policy.
 
     For each goal, as fractions of the best: `model_error` = as it ran against the same placement simulated,
     a request that moved given to its last backend when it was in the run; `placed_otherwise` = that against
@@ -182,9 +190,10 @@ def explain(
         placed = tuple(names.index(r["backend"]) for r in result["requests"])
         given_s = moved_at_s(result)
         same = None if given_s is None else yardstick.exact(placed, given_s)
-    routed = outcome_of(Simulation(profile, policy, lengths=seasoned()).run(workload))
+    routed = outcome_of(Simulation(profile, policy, lengths=seasoned(), weights=weights).run(workload))
     exact_lengths = LengthEstimator("oracle")
-    true = outcome_of(Simulation(profile, policy, lengths=exact_lengths).run(workload))
+    exact = Simulation(profile, policy, lengths=exact_lengths, weights=weights)
+    true = outcome_of(exact.run(workload))
     goals = {
         "makespan": (attrgetter("makespan_s"), best.makespan_s),
         "mean_e2e": (attrgetter("mean_e2e_s"), best.mean_e2e_s),

@@ -11,6 +11,7 @@ from engine.routing.policies import policy_names
 from engine.simulation.capacity import preset_capacity_rps
 from engine.simulation.oracle import ENUMERATED, Yardstick, outcome_of
 from engine.simulation.simulate import Simulation, fake_tokenise
+from engine.weights import DEFAULT_WEIGHTS, PolicyWeights
 
 SEEDS = 5
 DEFAULT_POLICY = "total-delay"
@@ -30,6 +31,7 @@ def all_policies(
     seeds: Sequence[int] = range(SEEDS),
     policies: Sequence[str] | None = None,
     on_row: Callable[[Row], None] = lambda row: None,
+    weights: PolicyWeights = DEFAULT_WEIGHTS,
 ) -> list[Row]:
     """One row per preset and policy: means over the seeds, the same seeds for every policy.
 
@@ -48,7 +50,10 @@ def all_policies(
             best = [Yardstick(profile, w, used).best().mean_e2e_s for w in workloads]
         for policy in policies or policies_of(profile):
             # Lengths of earlier replies are known, as they are in use; the burst's own are not.
-            runs = [Simulation(profile, policy, used, lengths=source.seasoned()).run(w) for w in workloads]
+            runs = [
+                Simulation(profile, policy, used, lengths=source.seasoned(), weights=weights).run(w)
+                for w in workloads
+            ]
             outcomes = [outcome_of(r) for r in runs]
             regret = None
             if best is not None:
@@ -58,6 +63,7 @@ def all_policies(
                 "preset": preset,
                 "policy": policy,
                 "default": policy == DEFAULT_POLICY,
+                "weights": str(weights),
                 "simulated": True,
                 "makespan_s": _mean([o.makespan_s for o in outcomes]),
                 "mean_e2e_s": _mean([o.mean_e2e_s for o in outcomes]),

@@ -20,6 +20,7 @@ from engine.scheduling.batch import Batch
 from engine.scheduling.policies import make_policy
 from engine.scheduling.scheduler import Scheduler
 from engine.simulation.noise import StepNoise
+from engine.weights import DEFAULT_WEIGHTS, PolicyWeights
 from engine.workloads.presets import Workload
 
 CONTEXT_TOKENS = 4096
@@ -64,6 +65,7 @@ class Simulation:
         kv_blocks: int | None = None,
         lengths: LengthEstimator | None = None,
         noise: StepNoise | None = None,
+        weights: PolicyWeights = DEFAULT_WEIGHTS,
     ) -> None:
         self._noise = noise
         self.clock = VirtualClock()
@@ -76,7 +78,7 @@ class Simulation:
             scheduler = Scheduler(kv, make_policy(scheduling), self.slots[b.name], token_budget)
             name = BackendName(b.name)
             self._backends[name] = Backend(name, scheduler, ProfileRunner(b), self.clock)
-        self.router = Router(policy, [(n, n.upper(), n) for n in self._backends], lengths)
+        self.router = Router(policy, [(n, n.upper(), n) for n in self._backends], lengths, weights)
         for b in profile.backends:
             self.router.set_rates(BackendName(b.name), b.rates)
             pace = Pace(b.steps, self.slots[b.name], token_budget)
@@ -134,7 +136,11 @@ class Simulation:
             start_s,
             emulated=True,
             simulated=True,
-            extra={"profile": self.profile.name, "slots": dict(self.slots)},
+            extra={
+                "profile": self.profile.name,
+                "slots": dict(self.slots),
+                "weights": str(self.router.weights),
+            },
             token_times=token_times,
         )
 
@@ -235,6 +241,7 @@ def simulate(
     policy: str,
     slots: Mapping[str, int] | None = None,
     scheduling: str = "fcfs",
+    weights: PolicyWeights = DEFAULT_WEIGHTS,
 ) -> dict[str, object]:
     """Run one workload on a profile; returns the burst's JSON, marked simulated."""
-    return Simulation(profile, policy, slots, scheduling=scheduling).run(workload)
+    return Simulation(profile, policy, slots, scheduling=scheduling, weights=weights).run(workload)
