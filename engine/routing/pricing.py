@@ -6,11 +6,11 @@ token, nor make it the one for which everybody waits at the end: guards, because
 because two backends that work at once slow each other down.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.profiling.step_time import StepTimeModel
-from engine.routing.forecast import Forecast, Job, Track, both_busy_s, on_the_wall
+from engine.routing.forecast import Forecast, Job, Track, all_on_the_wall, both_busy_s, on_the_wall
 from engine.weights import DEFAULT_WEIGHTS, PolicyWeights
 
 ALL_CLEAR = 0.01  # the time until everything is done may grow by this share and no more
@@ -39,6 +39,8 @@ class Outlook:
     is_head: bool = False  # `new` waits here already, before everybody else in the queue
 
     _walked: Track = field(init=False, repr=False, compare=False)  # until everybody who waits is admitted
+    # What the prices and the guards both ask for: the forecast with the new request, and without.
+    _known: dict[bool, Forecast] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         walked = self._track()
@@ -46,10 +48,20 @@ class Outlook:
         object.__setattr__(self, "_walked", walked)
 
     def without(self) -> Forecast:
-        return self._walked.ended()
+        if False not in self._known:
+            self._known[False] = self._walked.ended()
+        return self._known[False]
 
-    def with_new(self, tokens: int | None = None) -> Forecast:
-        return self._with(self.new if tokens is None else _with_tokens(self.new, tokens))
+    def with_new(self) -> Forecast:
+        if True not in self._known:
+            self._known[True] = self._with(self.new)
+        return self._known[True]
+
+    def with_long(self) -> Forecast:
+        """With the new request, its reply as long as it may well be."""
+        if self.new_p90 <= self.new.decode:
+            return self.with_new()
+        return self._with(replace(self.new, decode=self.new_p90))
 
     def with_next(self, after: Job, new: bool) -> Forecast:
         """With one more request behind everybody else."""
@@ -77,10 +89,6 @@ class Price:
     all_clear_s: float  # when every backend is clear
 
 
-def _with_tokens(job: Job, tokens: int) -> Job:
-    return replace(job, decode=max(1, tokens))
-
-
 @dataclass(frozen=True, slots=True)
 class _Lane:
     """One backend under a placement: its forecast on the wall clock, seconds from now."""
@@ -92,17 +100,20 @@ class _Lane:
     def wall_s(self, work_s: float) -> float:
         return on_the_wall(work_s, self.outlook.model.interference, self.both_s) - self.outlook.since_s
 
+    def walls_s(self, works_s: Iterable[float]) -> list[float]:
+        since_s = self.outlook.since_s
+        walls = all_on_the_wall(works_s, self.outlook.model.interference, self.both_s)
+        return [wall - since_s for wall in walls]
+
     def delay_s(self) -> float:
-        return sum(self.wall_s(end) for end in self.cast.finish_s.values())
+        return sum(self.walls_s(self.cast.finish_s.values()))
 
     def worst_ttft_s(self, jobs: Sequence[Job]) -> float:
         """Longest time from arrival to first token among jobs that have none yet."""
-        waits = [
-            self.wall_s(self.cast.first_s[j.key]) + self.outlook.since_s + j.waited_s
-            for j in jobs
-            if self.cast.first_s[j.key] > 0
-        ]
-        return max(waits, default=0.0)
+        first_s, since_s = self.cast.first_s, self.outlook.since_s
+        waiting = [j for j in jobs if first_s[j.key] > 0]
+        walls = self.walls_s([first_s[j.key] for j in waiting])
+        return max([wall + since_s + j.waited_s for wall, j in zip(walls, waiting, strict=True)], default=0.0)
 
 
 def prices(outlooks: Sequence[Outlook]) -> list[Price]:
@@ -119,7 +130,7 @@ def _price(outlooks: Sequence[Outlook], idle: Sequence[Forecast], place: int) ->
     lanes = [_Lane(o, cast, both) for o, cast, both in zip(outlooks, casts, both_s, strict=True)]
     own = lanes[place]
     # If the reply is long: its own end, and that of whoever shares the backend with it.
-    long = mine.with_new(mine.new_p90) if mine.new_p90 > mine.new.decode else placed
+    long = mine.with_long()
     worst: list[float] = []
     for lane in lanes:
         jobs = [*lane.outlook.active, *lane.outlook.queue]
