@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.clock import Clock
+from engine.config import Limits
 from engine.execution.runner import Runner
 from engine.request import BackendName, FinishReason, Request, RequestId
 from engine.scheduling.batch import Batch
@@ -38,10 +39,10 @@ class DropUnowned:
 
 
 @dataclass(frozen=True, slots=True)
-class SetSlots:
-    """How many requests may be active from now on: at most what the backend was started with."""
+class SetLimits:
+    """How many requests may be active and how long a step may be, from the next step on."""
 
-    slots: int
+    limits: Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Close:
     """End the loop. Unfinished requests are simply gone."""
 
 
-Command = Submit | Cancel | Withdraw | DropUnowned | SetSlots | Close
+Command = Submit | Cancel | Withdraw | DropUnowned | SetLimits | Close
 
 
 class Backend:
@@ -83,8 +84,8 @@ class Backend:
             case DropUnowned():
                 self.scheduler.kv.drop_unowned()
                 self._touched = True
-            case SetSlots(slots):
-                self.scheduler.set_slots(slots)
+            case SetLimits(limits):
+                self.scheduler.set_limits(limits.slots, limits.token_budget)
             case Close():
                 pass  # the transport ends the loop
 

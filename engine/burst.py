@@ -49,7 +49,7 @@ class Burst:
     recorder: Recorder | None = None
     foreseen: dict[RequestId, tuple[float, float]] = field(default_factory=dict)  # at the last arrival
     build: Callable[[Tokenise], Workload] | None = None  # in place of a preset
-    slots: Mapping[str, int] | None = None  # by backend, for this burst; at most what it was started with
+    slots: Mapping[str, int] | None = None  # by backend, for this burst alone
     token_times: bool = False  # in the result, when each token came
     mixed: bool = False  # requests from outside, or settings changed under way: not for comparisons
 
@@ -158,7 +158,7 @@ class BurstRunner:
         for name in self._core.router.alive():
             self._core.supervisor.send(name, DropUnowned())
             if burst.slots is not None and name in burst.slots:
-                self._core.measurements.set_slots(name, burst.slots[name])
+                self._core.limits.hold(name, burst.slots[name])
             for prompt in burst.workload.seeding:
                 burst.seeding.add(self._core.internal(name, prompt, _ONE_TOKEN))
 
@@ -248,9 +248,9 @@ class BurstRunner:
             foreseen=burst.foreseen,
             token_times=burst.token_times,
         )
-        if burst.slots is not None:
-            for name, unit in core.supervisor.units.items():
-                core.measurements.set_slots(name, unit.plan.spec.slots)
+        if burst.slots is not None and burst.phase is not Phase.WAITING:
+            for name in core.supervisor.units:
+                core.limits.release(name)
         if burst.recorder is not None:
             burst.recorder.close(None if aborted else result)
         core.publish(BurstDone(burst.run_id, aborted, result))

@@ -148,6 +148,7 @@ class Calibrator:
             return False
         stage.total = len(stage.points)
         for name in stage.names:
+            self._core.limits.hold(name)
             supervisor.set_state(name, BackendState.CALIBRATING, KINDS[stage.kind])
         self._tell(stage, "running")
         return True
@@ -196,6 +197,7 @@ class Calibrator:
         for name in stage.names:
             if self._core.supervisor.units[name].state is BackendState.CALIBRATING:
                 self._core.supervisor.set_state(name, BackendState.READY)
+            self._core.limits.release(name)
         again = self._stages[0] = Stage(stage.kind, stage.names)
         self._tell(again, "waiting", total=stage.total)
         self._lock.release()
@@ -211,6 +213,7 @@ class Calibrator:
         detail, whole = KINDS[stage.kind], True
         for name in stage.names:
             supervisor.send(name, DropUnowned())
+            self._core.limits.release(name)
             supervisor.set_state(name, BackendState.READY)
             key = measured_key(supervisor.units[name])
             measured, warning = result_of(stage, name, self._core.measurements.known(name))

@@ -1,8 +1,8 @@
 """Configuration that never changes after it is built, with derived properties."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from engine.errors import ConfigError, UnknownNameError
+from engine.errors import ConfigError, ReloadError, UnknownNameError
 from engine.request import BackendName
 from engine.weights import PolicyWeights
 
@@ -11,8 +11,18 @@ SCHEDULING_POLICIES = ("fcfs", "shortest-prefill-first", "round-robin")
 TOKEN_BUDGET = 512  # of a step
 # CUDA computes a prompt of 512 tokens in 3 ms: with 512 in all, rows that decode cut every prompt in two.
 CUDA_TOKEN_BUDGET = 2048
+METAL_TOKENS = 512  # a step's at most: the window server kills long command buffers (omlx#1387)
+MOST_SLOTS = 256
 AUTO_SLOTS = 8  # with `--slots auto`: what calibration may use, before the step curve says how many pay
 FORMATS = ("auto", "float32", "bf16", "int8", "int4", "int8-dynamic")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a backend may do at once. Both can change between two of its steps."""
+
+    slots: int  # requests that are active
+    token_budget: int  # tokens of a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +41,7 @@ class BackendSpec:
 
     def validate(self) -> None:
         for label, value in (("threads", self.threads), ("slots", self.slots)):
-            if not 1 <= value <= 256:
+            if not 1 <= value <= MOST_SLOTS:
                 raise ConfigError(f"{label} of {self.name} is {value}: use a number from 1 to 256.")
         if self.token_budget < self.slots:
             raise ConfigError(
@@ -53,6 +63,17 @@ class BackendSpec:
     @property
     def emulated(self) -> bool:
         return self.device == "emulated"
+
+    @property
+    def limits(self) -> Limits:
+        """Those that it starts with."""
+        metal = self.device == "mps"
+        return Limits(self.slots, min(self.token_budget, METAL_TOKENS) if metal else self.token_budget)
+
+    @property
+    def most_slots(self) -> int:
+        """How many it can be given while it runs."""
+        return MOST_SLOTS if self.emulated else self.slots
 
     @property
     def label(self) -> str:
@@ -86,7 +107,7 @@ class BackendOptions:
         chosen = default
         for part in self.slots.split(","):
             key, _, value = part.rpartition("=")
-            if not value.strip().isdecimal() or not 1 <= int(value) <= 256:
+            if not value.strip().isdecimal() or not 1 <= int(value) <= MOST_SLOTS:
                 raise ConfigError(
                     f"--slots {self.slots} is unclear: use a number from 1 to 256, auto, or gpu=1,cpu=4."
                 )
@@ -102,6 +123,24 @@ class BackendOptions:
             key = part.rpartition("=")[0].strip()
             if key and not any(n == key or n.startswith(f"{key}-") for n in names):
                 raise UnknownNameError("backend", key, names)
+
+
+def live_limits(spec: BackendSpec, options: BackendOptions, usual_slots: int) -> Limits:
+    """What `options` ask of a backend that runs; `usual_slots` where they do not name it.
+
+    Raises `ReloadError` for more than a real backend was started with: its kernels were prepared and its step
+    times measured for so much. An emulated one has nothing to prepare. Raises `ConfigError` for nonsense.
+    """
+    wanted = replace(
+        spec, slots=options.slots_of(spec.name, usual_slots), token_budget=options.budget_of(spec.device)
+    )
+    wanted.validate()
+    if wanted.slots > spec.most_slots:
+        raise ReloadError(f"{spec.label} was prepared for {spec.slots} slots: more take a reload.")
+    if wanted.limits.token_budget > spec.limits.token_budget and not spec.emulated:
+        words = f"{spec.label} was prepared for {spec.limits.token_budget:,} tokens a step"
+        raise ReloadError(f"{words}: more take a reload.")
+    return wanted.limits
 
 
 @dataclass(frozen=True, slots=True)

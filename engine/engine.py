@@ -30,6 +30,7 @@ from engine.events import (
     SetupStep,
 )
 from engine.hub import EventHub, Subscription
+from engine.limits import reload_reason, usual_slots, wanted_limits
 from engine.placeholder import VOCABULARY, PlaceholderCodec
 from engine.profiling.profile import Profile, load_profile
 from engine.replies import Codec
@@ -61,6 +62,7 @@ class Engine:
         self._wake, self._waker = Pipe(duplex=False)
         self._closing = threading.Event()
         self._names: list[str] = []
+        self._specs: dict[BackendSpec, int] = {}  # with the slots of each where none are asked for
         self._thread = threading.Thread(target=self._main, name="offramp engine")
         self.ready = threading.Event()  # every backend has loaded or failed; set as well when all is lost
         self.failure: EngineError | None = None
@@ -137,6 +139,18 @@ class Engine:
         """What `total-delay` weighs from the next decision on. Raises `ConfigError`."""
         weights.validate()
         self._post(lambda core: core.bursts.weigh(weights))
+
+    def set_limits(self, slots: str, token_budget: int | None) -> None:
+        """Slots and tokens a step from now on, as `--slots` and `--token-budget` say them.
+
+        Raises `ReloadError` where they take a reload, `ConfigError` where they make no sense.
+        """
+        wanted = wanted_limits(self._specs, slots, token_budget)
+        self._post(lambda core: core.limits.change(wanted, slots == "auto"))
+
+    def reload_reason(self, slots: str, token_budget: int | None) -> str:
+        """Why `set_limits` would not do; "" where it would. Raises `ConfigError` for nonsense."""
+        return reload_reason(self._specs, slots, token_budget)
 
     def policies(self) -> list[str]:
         """Names of the policies; the forced ones are complete once the backends are known."""
@@ -313,6 +327,7 @@ class Engine:
     def _announce(self, specs: Sequence[BackendSpec], profile: Profile | None = None) -> list[BackendInfo]:
         """Tell the backends' names at once, so that the window can draw them before they load."""
         self._names = [s.name for s in specs]
+        self._specs = usual_slots(specs, profile)
         infos = self._infos(specs, profile)
         for info in infos:
             self._hub.publish(BackendStatus(info, BackendState.WAITING))

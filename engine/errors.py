@@ -12,6 +12,10 @@ class ConfigError(EngineError):
     """An option or a setting has a value that cannot be used."""
 
 
+class ReloadError(ConfigError):
+    """A setting that running backends cannot take: it counts once the engine has been loaded again."""
+
+
 class UnknownNameError(ConfigError):
     """A preset, policy, backend, profile or model name that does not exist."""
 

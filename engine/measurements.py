@@ -4,17 +4,19 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engine.backend import SetSlots
 from engine.errors import ConfigError
+from engine.events import PriceNews
 from engine.profiling.profile import BackendProfile
 from engine.profiling.store import Measured, save_local
 from engine.request import BackendName
 from engine.routing.router import Pace
+from engine.step_report import StepReport
 
 if TYPE_CHECKING:
     from engine.core import Core
 
 log = logging.getLogger(__name__)
+_NEWS_S = 0.5
 
 
 class Measurements:
@@ -23,6 +25,7 @@ class Measurements:
     def __init__(self, core: "Core") -> None:
         self._core = core
         self._known: dict[BackendName, Measured] = {}
+        self._told_s: dict[BackendName, float] = {}  # when each backend's prices were last published
 
     def known(self, name: BackendName) -> Measured | None:
         """What is known of a backend so far."""
@@ -31,14 +34,10 @@ class Measurements:
     def set(self, name: BackendName, measured: Measured) -> None:
         """Rates (and step times) of a backend became known: tell the router and the screen."""
         core = self._core
-        rates, spec = measured.rates, core.supervisor.units[name].plan.spec
+        rates = measured.rates
         core.router.set_rates(name, rates)
-        if measured.steps is not None:
-            slots = core.supervisor.units[name].info.slots
-            core.router.set_pace(name, Pace(measured.steps, slots, spec.token_budget))
         self._known[name] = measured
-        if measured.steps is not None and core.config.options.slots == "auto":
-            self.set_slots(name, measured.steps.auto_slots(spec.slots))
+        core.limits.measured(name)
         self._keep_profile()
         order = core.router.fastest_first()
         for other, unit in core.supervisor.units.items():
@@ -55,18 +54,29 @@ class Measurements:
             if info != unit.info:
                 core.supervisor.update_info(other, info)
 
-    def set_slots(self, name: BackendName, slots: int) -> None:
-        """Change how many requests a backend admits, and how it is priced; at most what it started with."""
+    def loaded(self, name: BackendName) -> None:
+        """A backend runs: take what its profile says, or what was measured earlier and what is to measure."""
         core = self._core
-        unit = core.supervisor.units[name]
-        slots = min(slots, unit.plan.spec.slots)
-        if slots == unit.info.slots:
-            return
-        core.supervisor.send(name, SetSlots(slots))
-        core.supervisor.update_info(name, replace(unit.info, slots=slots))
-        measured = self._known.get(name)
-        if measured is not None and measured.steps is not None:
-            core.router.set_pace(name, Pace(measured.steps, slots, unit.plan.spec.token_budget))
+        core.limits.settle(name)
+        profile = core.supervisor.units[name].profile
+        if profile is not None:
+            self.set(name, Measured(profile.rates, profile.steps))
+        else:
+            core.calibrator.loaded(name)
+
+    def on_report(self, report: StepReport) -> None:
+        """Tell now and then how well the backend's steps are foreseen."""
+        router, name = self._core.router, report.backend
+        check = router.check(name)
+        if check is not None and report.finished_s - self._told_s.get(name, 0.0) >= _NEWS_S:
+            self._told_s[name] = report.finished_s
+            self._core.publish(PriceNews(name, check.factor, check.error, router.lengths.live_error))
+
+    def price(self, name: BackendName) -> None:
+        """Let the router foresee a backend with its present limits, where step times are known."""
+        known, limits = self._known.get(name), self._core.supervisor.units[name].limits
+        if known is not None and known.steps is not None:
+            self._core.router.set_pace(name, Pace(known.steps, limits.slots, limits.token_budget))
 
     def profiles(self) -> tuple[BackendProfile, ...] | None:
         """Every running backend as a profile has it; None while one of them is not measured."""

@@ -9,6 +9,7 @@ from multiprocessing.connection import Connection, wait
 
 from engine.backend import Command, Submit
 from engine.clock import Clock
+from engine.config import Limits
 from engine.events import BackendInfo, BackendState, BackendStatus, Event, Notice
 from engine.execution.emulated import Neighbours
 from engine.profiling.profile import BackendProfile
@@ -37,6 +38,10 @@ class Unit:
     owed: set[RequestId] = field(default_factory=set)  # sent, and no report has ended them
     held: list[Command] = field(default_factory=list)  # commands for a stalled backend
     failure: str = ""  # why it could not load, in its own words
+    limits: Limits = field(init=False)  # that its process was told last
+
+    def __post_init__(self) -> None:
+        self.limits = self.plan.spec.limits
 
     @property
     def ready(self) -> bool:
@@ -62,6 +67,7 @@ class Supervisor:
             unit.transport.close(0.0)
         unit.owed.clear()
         unit.held.clear()
+        unit.limits = unit.plan.spec.limits
         if unit.profile is not None:
             unit.transport = ThreadTransport(unit.plan, unit.profile, self._neighbours)
         else:
@@ -169,7 +175,7 @@ class Supervisor:
         now = self._clock.now_s()
         for name, unit in self.units.items():
             rate = unit.info.prefill_rate
-            whole_step_s = unit.plan.spec.token_budget / rate if rate else 0.0  # a step full of prefill
+            whole_step_s = unit.limits.token_budget / rate if rate else 0.0  # a step full of prefill
             limit = max(STALL_LEAST_S, STALL_FACTOR * max(unit.slow_step_s, whole_step_s))
             works = unit.state in (BackendState.READY, BackendState.CALIBRATING)
             if works and unit.owed and now - unit.heard_s > limit:

@@ -30,8 +30,6 @@ from engine.scheduling.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
-_METAL_TOKENS = 512  # a step's: the window server kills long command buffers (omlx#1387)
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -74,12 +72,11 @@ class LoadFailed:
 def make_backend(plan: Plan, runner: Runner) -> Backend:
     """Scheduler and cache around a runner, as `plan` says."""
     spec = plan.spec
-    budget = min(spec.token_budget, _METAL_TOKENS) if spec.device == "mps" else spec.token_budget
     scheduler = Scheduler(
         KvManager(spec.kv_blocks, plan.salt),
         make_policy(spec.scheduling),
         spec.slots,
-        budget,
+        spec.limits.token_budget,
         plan.eos_ids,
     )
     return Backend(spec.name, scheduler, runner, MonotonicClock())

@@ -82,10 +82,13 @@ class Scheduler:
                 return True
         return False
 
-    def set_slots(self, slots: int) -> None:
-        """Admit up to `slots` requests from now on; those beyond it that are active stay until they end."""
-        assert 1 <= slots <= self._budget
-        self.slots = slots
+    def set_limits(self, slots: int, token_budget: int) -> None:
+        """Admit up to `slots` requests from now on; those beyond it that are active stay until they end.
+
+        Each of them decodes in every step meanwhile, even where that is more than `token_budget` rows.
+        """
+        assert 1 <= slots <= token_budget
+        self.slots, self._budget = slots, token_budget
         used = {a.slot for a in self._active}
         self._free_slots = [s for s in range(slots - 1, -1, -1) if s not in used]
 
@@ -156,7 +159,7 @@ class Scheduler:
     def check_integrity(self) -> None:
         self.kv.check_integrity()
         used = sorted(a.slot for a in self._active)
-        within = [s for s in used if s < self.slots]  # the rest is from before `set_slots`
+        within = [s for s in used if s < self.slots]  # the rest is from before `set_limits`
         assert sorted(within + self._free_slots) == list(range(self.slots)), "a slot is lost or used twice"
         ids = {a.request.id for a in self._active}
         assert set(self._filling.values()) <= ids, "a block is being filled by nobody"
