@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.profiling.step_time import StepTimeModel
+from engine.receipt import Candidate
 from engine.routing.forecast import Forecast, Job, Track, all_on_the_wall, both_busy_s, on_the_wall
 from engine.weights import DEFAULT_WEIGHTS, PolicyWeights
 
@@ -236,3 +237,25 @@ def _next_ttft_s(outlooks: Sequence[Outlook], place: int, fastest: int, after: J
 def clears_first(table: Sequence[Price], fastest_first: Sequence[int]) -> int:
     """`batched-clear`: the backend that would be clear first, the new request on it; ties to the faster."""
     return min(fastest_first, key=lambda place: table[place].clear_s)
+
+
+def priced(
+    candidates: Sequence[Candidate],
+    outlooks: Sequence[Outlook],
+    table: Sequence[Price],
+    home: int | None,
+    weights: PolicyWeights,
+) -> list[Candidate]:
+    """The candidates with the prices a receipt tells, and margins where one was compared with `home`."""
+    return [
+        replace(
+            candidate,
+            delay_s=price.delay_s,
+            ttft_s=price.ttft_s,
+            e2e_s=price.e2e_s,
+            p90_s=price.p90_s,
+            clear_s=price.clear_s,
+            margin_s=None if home is None or home == i else margin_s(outlooks, table, home, i, weights),
+        )
+        for i, (candidate, price) in enumerate(zip(candidates, table, strict=True))
+    ]
