@@ -6,6 +6,7 @@ Nothing here is thread-safe and nothing needs to be; `engine.engine` hands work 
 import heapq
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from multiprocessing.connection import Connection
 
@@ -20,6 +21,7 @@ from engine.events import (
     Event,
     Foreseen,
     Notice,
+    PriceNews,
     RequestArrived,
     RequestRouted,
     StepDone,
@@ -28,8 +30,8 @@ from engine.events import (
 from engine.histories import load_lengths, save_lengths
 from engine.kv.manager import check_pool
 from engine.ledger import Entry, Ledger
-from engine.limits import LiveLimits
 from engine.measurements import Measurements
+from engine.profiling.store import Measured
 from engine.replies import Codec, Conversations, Reply
 from engine.request import (
     GREEDY,
@@ -49,7 +51,7 @@ from engine.transport import Loaded
 
 log = logging.getLogger(__name__)
 
-_KEPT_ENTRIES = 4_000
+_KEPT_ENTRIES, _NEWS_S = 4_000, 0.5
 
 
 class Core:
@@ -80,7 +82,7 @@ class Core:
         self._replies: dict[RequestId, Reply] = {}
         self._moving: dict[RequestId, BackendName] = {}  # asked back from a queue, to be sent there
         self._typed = 0
-        self.limits = LiveLimits(self)
+        self._told_s: dict[BackendName, float] = {}  # when each backend's prices were last published
         self.measurements = Measurements(self)
         self._stalls = StallWatch(self)
         self._open: set[RequestId] = set()  # requests of the user that have not ended
@@ -141,9 +143,13 @@ class Core:
     # --- backends -------------------------------------------------------------------------------------
 
     def _on_loaded(self, name: BackendName) -> None:
+        unit = self.supervisor.units[name]
         self.router.restore(name)
         self.supervisor.set_state(name, BackendState.READY)
-        self.measurements.loaded(name)
+        if unit.profile is not None:
+            self.measurements.set(name, Measured(unit.profile.rates, unit.profile.steps))
+        else:
+            self.calibrator.loaded(name)
         held, self._held = self._held, {}
         for go in held.values():
             go()
@@ -198,7 +204,11 @@ class Core:
         self.bursts.on_report(report)
         ended = self.ledger.apply(report)
         self.publish(StepDone(report))
-        self.measurements.on_report(report)
+        check = self.router.check(report.backend)
+        if check is not None and report.finished_s - self._told_s.get(report.backend, 0.0) >= _NEWS_S:
+            self._told_s[report.backend] = report.finished_s
+            news = PriceNews(report.backend, check.factor, check.error, self.router.lengths.live_error)
+            self.publish(news)
         for request_id, token in report.tokens:
             reply = self._replies.get(request_id)
             entry = self.ledger.entries.get(request_id)
@@ -233,8 +243,10 @@ class Core:
         entry = self.ledger.entries.get(request_id)
         if entry is None or entry.state is RequestState.FINISHED or not entry.is_at(source):
             return  # a source that stalled meanwhile has given it up already
-        only = target if target in self.router.alive() else None
-        self.route(entry, self.clock.now_s(), moved_from=source, only=only)
+        if target in self.router.alive():
+            self.route(entry, self.clock.now_s(), moved_from=source, only=target)
+        else:
+            self.route(entry, self.clock.now_s())  # as if it came now: it may well go back to where it was
 
     # --- requests -------------------------------------------------------------------------------------
 
@@ -319,6 +331,8 @@ class Core:
         only: BackendName | None = None,
     ) -> None:
         receipt = self.router.choose(entry.request, now_s, moved_from, only)
+        if moved_from is None and entry.backend not in ("", receipt.chosen):
+            receipt = replace(receipt, moved_from=entry.backend)
         self.ledger.route(receipt)
         self.publish(RequestRouted(receipt))
         candidate = receipt.candidate(receipt.chosen)

@@ -22,6 +22,7 @@ from engine.execution.profile_runner import ProfileRunner
 from engine.placeholder import VOCABULARY, PlaceholderCodec
 from engine.profiling.profile import parse_profile
 from engine.request import BackendName, FinishReason, RequestId, SamplingParams
+from engine.scheduling.batch import Batch
 from engine.supervisor import Unit
 from engine.transport import Loaded, LoadFailed, Plan, make_backend
 from tests.engine.watched import check_life, id_of, profile_json
@@ -39,6 +40,7 @@ class HandTransport:
         self.backend = make_backend(plan, self.runner)
         self.backend.clock = house.clock
         self.commands: list[Command] = []
+        self._begun: tuple[Batch, float] | None = None
 
     def load(self) -> None:
         self._theirs.send(Loaded("placeholder", "by hand", 1, self.runner.block_bytes))
@@ -56,20 +58,39 @@ class HandTransport:
 
     def step(self) -> bool:
         """Take commands, compute one step, publish. False when there was nothing to do."""
+        return self.begin() and self.end()
+
+    def begin(self) -> bool:
+        """Take commands and begin a step that `end` ends. False when there is nothing to tell."""
+        if self._begun is not None:
+            return True
         self.take()
-        batch, began_s = self.backend.begin(), self._clock.now_s()
-        if not batch.rows:
-            report = self.backend.idle_report()
-            if report is not None:
-                self._theirs.send(report)
-            return report is not None
+        batch = self.backend.begin()
+        if batch.rows:
+            self._begun = batch, self._clock.now_s()
+            return True
+        report = self.backend.idle_report()
+        if report is not None:
+            self._theirs.send(report)
+        return report is not None
+
+    def end(self) -> bool:
+        """End the step that has begun, and publish it."""
+        if self._begun is None:
+            return True
+        (batch, began_s), self._begun = self._begun, None
         ids = self.runner.run(batch)
-        self._clock.advance_to(began_s + self.runner.seconds(batch, False))
+        self._clock.advance_to(max(self._clock.now_s(), began_s + self.runner.seconds(batch, False)))
         self._theirs.send(self.backend.finish(batch, ids, began_s, self._clock.now_s()))
         return True
 
     def die(self) -> None:
         self._theirs.close()
+
+    @property
+    def dead(self) -> bool:
+        """Also while nobody has noticed yet."""
+        return self._theirs.closed
 
     # --- what the supervisor calls ---
 
