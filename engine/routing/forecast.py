@@ -132,7 +132,8 @@ class Track:
                     break
                 place += 1
                 free_blocks -= head.blocks
-                filling.append([head.key, max(1, head.prefill), head.decode, head.context, head.blocks])
+                prefill = head.prefill if head.prefill > 1 else 1
+                filling.append([head.key, prefill, head.decode, head.context, head.blocks])
             if place == count and not (to_the_end and (n or filling)):
                 break
             filled = 0  # so many of `filling`, the first ones, get their first token in this step
@@ -141,15 +142,17 @@ class Track:
                 for row in filling:
                     if budget <= 0:
                         break
-                    length = min(budget, row[1])
-                    attention += length * (row[3] + length / 2)
-                    row[1] -= length
-                    row[3] += length
+                    _, length, _, cached, _ = row
+                    if length <= budget:
+                        filled += 1
+                    else:
+                        length = budget
+                        row[1] -= length
+                    row[3] = cached + length
+                    attention += length * (cached + length / 2)
                     budget -= length
                     tokens += length
                     chunks += 1
-                    if row[1] == 0:
-                        filled += 1
                 now += rows_s[n] + c * (context + n) + model.chunks_s(tokens, attention, chunks) * factor
                 if n and tokens:
                     now += self._mixed
