@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from engine.config import BLOCK_TOKENS
 from engine.kv.manager import blocks_for
-from engine.kv.prefix import restorable_blocks
+from engine.kv.prefix import extend_chain, restorable_blocks
 from engine.profiling.profile import Rates
 from engine.profiling.step_time import StepTimeModel
 from engine.receipt import Candidate
@@ -17,7 +17,7 @@ from engine.request import BackendName, Request, RequestId
 from engine.routing.correction import PriceCheck
 from engine.routing.forecast import Job
 from engine.routing.length import Remaining
-from engine.routing.policies import isolated_score
+from engine.routing.policies import isolated_s
 from engine.step_report import BackendLoad, RequestLoad
 
 Left = Callable[[Request, int], Remaining]  # (request, tokens generated) -> tokens still to come
@@ -93,10 +93,24 @@ class Mirror:
         """Like `match_tokens`, counting blocks that outstanding requests will have filled by then."""
         count = 0
         for block_hash in chain:
-            if block_hash not in self.hashes and not self.in_flight[block_hash]:
+            if block_hash not in self.hashes and not self.in_flight.get(block_hash):
                 break
             count += 1
         return count * BLOCK_TOKENS
+
+    def opening(self, request: Request) -> list[bytes]:
+        """The chain of the prompt's hashes, at least up to its first block that is neither here nor coming.
+
+        What `match_tokens` and `coming_tokens` say of it holds for the whole chain. Hashing all of it for
+        every backend would be a tenth of a decision.
+        """
+        chain: list[bytes] = []
+        whole = restorable_blocks(request.prompt_tokens)
+        while len(chain) < whole:
+            extend_chain(chain, self.root, request.prompt, min(whole, 2 * len(chain) + 1))
+            if chain[-1] not in self.hashes and not self.in_flight.get(chain[-1]):
+                break
+        return chain
 
     def book(self, sent: Sent) -> None:
         """The request is on its way here."""
@@ -132,17 +146,14 @@ class Mirror:
 
     def work(self, now_s: float, left: Left, without: RequestId | None = None) -> Work:
         """Everything outstanding, `without` one request, with lengths as `left` estimates them."""
-        active, queue = [], []
+        active: list[Job] = []
+        queue: list[Job] = []
         published: set[RequestId] = set()
         for load in self.load.requests:
-            published.add(load.request_id)
-            if load.request_id == without:
-                continue
-            job = self._published(load, left)
-            if load.active:
-                active.append(job)
-            else:
-                queue.append(job)
+            request_id = load.request_id
+            published.add(request_id)
+            if request_id != without:
+                (active if load.slot >= 0 else queue).append(self._published(load, left))
         # A busy backend has worked since its load was true, an idle one since something was sent to it.
         fresh = [sent.sent_s for request_id, sent in self.sent.items() if request_id not in published]
         base_s = self.published_s if published else max(self.published_s, min(fresh, default=now_s))
@@ -156,18 +167,23 @@ class Mirror:
 
     def _published(self, load: RequestLoad, left: Left) -> Job:
         sent = self.sent.get(load.request_id)
-        decode: float = load.decode_remaining
-        prefill = load.prefill_remaining
-        waited_s = 0.0
+        prompt, prefill, generated = load.prompt_tokens, load.prefill_remaining, load.generated
+        held = blocks_for(prompt + generated + load.decode_remaining)
+        decode, waited_s = load.decode_remaining, 0.0
         if sent is not None:
-            decode = left(sent.request, load.generated).mean
+            decode = round(left(sent.request, generated).mean)
             waited_s = self.published_s - sent.first_s
-            if not load.active:
-                prefill = min(prefill, max(1, load.prompt_tokens - sent.coming_tokens))
-        computed = load.prompt_tokens - prefill + max(0, load.generated - 1)
-        held = blocks_for(load.prompt_tokens + load.generated + load.decode_remaining)
-        blocks = held - load.cached_tokens // BLOCK_TOKENS
-        return Job(load.request_id, prefill, max(1, round(decode)), computed, blocks, waited_s=waited_s)
+            if load.slot < 0:
+                prefill = min(prefill, max(1, prompt - sent.coming_tokens))
+        return Job(
+            load.request_id,
+            prefill,
+            decode if decode > 1 else 1,
+            prompt - prefill + (generated - 1 if generated > 1 else 0),
+            held - load.cached_tokens // BLOCK_TOKENS,
+            0.0,
+            waited_s,
+        )
 
     def candidate(self, request: Request, chain: Sequence[bytes]) -> Candidate:
         """Everything outstanding here and the incoming request, in remaining tokens."""
@@ -176,7 +192,7 @@ class Mirror:
         published: set[RequestId] = set()
         for load in self.load.requests:
             published.add(load.request_id)
-            if load.active:
+            if load.slot >= 0:
                 active += 1
                 active_prefill += load.prefill_remaining
                 active_decode += load.decode_remaining
@@ -189,16 +205,19 @@ class Mirror:
                 queued += 1
                 queued_prefill += sent.prefill_tokens
                 queued_decode += sent.request.sampling.max_new_tokens
+        own_prefill, own_decode = request.prompt_tokens - cached, request.sampling.max_new_tokens
+        prefill = own_prefill + active_prefill + queued_prefill
+        decode = own_decode + active_decode + queued_decode
         rates = self.rates
-        found = Candidate(
+        return Candidate(
             self.name,
             None,
-            None,
+            isolated_s(prefill, decode, rates.prefill, rates.decode) if rates else None,
             active,
             queued,
             cached,
-            request.prompt_tokens - cached,
-            request.sampling.max_new_tokens,
+            own_prefill,
+            own_decode,
             active_prefill,
             active_decode,
             queued_prefill,
@@ -206,7 +225,6 @@ class Mirror:
             rates.prefill if rates else None,
             rates.decode if rates else None,
         )
-        return replace(found, score_s=isolated_score(found))
 
 
 def job_of(request: Request, cached: int, ready_s: float, left: Left, waited_s: float = 0.0) -> Job:

@@ -35,12 +35,17 @@ def check_policy(name: str, backends: Sequence[str]) -> None:
         raise UnknownNameError("policy", name, known)
 
 
+def isolated_s(prefill_tokens: int, decode_tokens: int, prefill_rate: float, decode_rate: float) -> float:
+    """Seconds until so much work is done at these rates (tok/s), one token after the other."""
+    return prefill_tokens / prefill_rate + decode_tokens / decode_rate
+
+
 def isolated_score(candidate: Candidate) -> float | None:
     """Seconds until the backend would be clear with this request; None while it is not calibrated."""
     if candidate.prefill_rate is None or candidate.decode_rate is None:
         return None
-    prefill_s = candidate.prefill_tokens / candidate.prefill_rate
-    return prefill_s + candidate.decode_tokens / candidate.decode_rate
+    rates = candidate.prefill_rate, candidate.decode_rate
+    return isolated_s(candidate.prefill_tokens, candidate.decode_tokens, *rates)
 
 
 def choose(policy: str, candidates: Sequence[Candidate], fastest_first: Sequence[int], turn: int) -> Choice:

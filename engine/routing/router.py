@@ -18,7 +18,7 @@ from engine.routing.length import LengthEstimator, Remaining
 from engine.routing.mirror import Mirror, Sent, job_of
 from engine.routing.mirror import Pace as Pace
 from engine.routing.policies import BATCHED_POLICIES, Choice, check_policy, choose, policy_names
-from engine.routing.pricing import Outlook, clears_first, cost_s, margin_s, prices, total_delay
+from engine.routing.pricing import Outlook, clears_first, cost_s, priced, prices, total_delay
 from engine.routing.receipt import move_reason, reason_of
 from engine.step_report import StepReport
 from engine.weights import DEFAULT_WEIGHTS, PolicyWeights
@@ -144,7 +144,7 @@ class Router:
         mirrors = [m for m in self._mirrors.values() if m.alive]
         assert mirrors, "choose() without a backend"
         moves = moved_from is not None and self._mirrors[moved_from].alive
-        chains = [self._chain(m, request) for m in mirrors]
+        chains = [m.opening(request) for m in mirrors]
         candidates = [m.candidate(request, c) for m, c in zip(mirrors, chains, strict=True)]
         order = [mirrors.index(self._mirrors[n]) for n in self.fastest_first() if self._mirrors[n].alive]
         policy = f"forced-{only}" if only else self.policy
@@ -153,12 +153,6 @@ class Router:
         if outlooks is not None:
             # Every policy's receipt says what the forecast foresees; only the batched ones decide by it.
             table = prices(outlooks)
-            candidates = [
-                replace(
-                    c, delay_s=p.delay_s, ttft_s=p.ttft_s, e2e_s=p.e2e_s, p90_s=p.p90_s, clear_s=p.clear_s
-                )
-                for c, p in zip(candidates, table, strict=True)
-            ]
         used = policy
         if policy == "total-delay" and outlooks is not None and table is not None:
             scores: tuple[float | None, ...] = tuple(cost_s(p, self.weights) for p in table)
@@ -175,12 +169,11 @@ class Router:
             used, choice = MOVING_POLICY, replace(choice, scores=scores, unit="s")
         self._turn += 1
         candidates = [replace(c, score=s) for c, s in zip(candidates, choice.scores, strict=True)]
-        if used == MOVING_POLICY and outlooks is not None and table is not None:
-            home = next(i for i, m in enumerate(mirrors) if m.name == moved_from) if moves else order[0]
-            candidates = [
-                c if i == home else replace(c, margin_s=margin_s(outlooks, table, home, i, self.weights))
-                for i, c in enumerate(candidates)
-            ]
+        if outlooks is not None and table is not None:
+            home = None
+            if used == MOVING_POLICY:
+                home = next(i for i, m in enumerate(mirrors) if m.name == moved_from) if moves else order[0]
+            candidates = priced(candidates, outlooks, table, home, self.weights)
         chosen, mirror = candidates[choice.chosen], mirrors[choice.chosen]
         others = [c for i, c in enumerate(candidates) if i != choice.chosen]
         labels: dict[str, str] = {m.name: m.label for m in mirrors}
@@ -191,7 +184,8 @@ class Router:
         elif moved_from is not None:
             gone = self._mirrors[moved_from].label
             reason = f"The {gone} stopped before it began; the {labels[chosen.backend]} takes it."
-        chain = chains[choice.chosen]
+        whole = restorable_blocks(request.prompt_tokens)
+        chain = extend_chain(chains[choice.chosen], mirror.root, request.prompt, whole)
         first_s = min(now_s, request.arrival_s) if moves else now_s
         stays = moves or (only is not None and moved_from is None)
         coming = mirror.coming_tokens(chain)
@@ -222,7 +216,7 @@ class Router:
             head = source.head()
             if head is None or len(mirrors) < 2:
                 continue
-            chains = [self._chain(m, head.request) for m in mirrors]
+            chains = [m.opening(head.request) for m in mirrors]
             outlooks = self._outlooks(mirrors, head.request, chains, now_s, source.name)
             if outlooks is None:
                 return None
@@ -235,9 +229,6 @@ class Router:
     def withdraw(self, name: BackendName, request_id: RequestId) -> None:
         """The backend has given up a request that it had not begun."""
         self._mirrors[name].drop(request_id)
-
-    def _chain(self, mirror: Mirror, request: Request) -> list[bytes]:
-        return extend_chain([], mirror.root, request.prompt, restorable_blocks(request.prompt_tokens))
 
     def _outlooks(
         self,
