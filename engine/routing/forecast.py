@@ -14,6 +14,7 @@ wall time while two backends slow each other down.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from heapq import heapify, heappop, heappush
 
 from engine.profiling.step_time import StepTimeModel
@@ -54,6 +55,24 @@ def forecast(
     return Track(model, slots, token_budget, active, free_blocks, factor).ended(queue)
 
 
+class _TokensSeconds(dict[int, float]):
+    """D[P] of a step-time model by P, each looked up in the model once."""
+
+    def __init__(self, model: StepTimeModel) -> None:
+        super().__init__()
+        self._model = model
+
+    def __missing__(self, tokens: int) -> float:
+        found = self[tokens] = self._model.tokens_s(tokens)
+        return found
+
+
+@lru_cache(maxsize=64)
+def _tables(model: StepTimeModel, rows: int) -> tuple[list[float], _TokensSeconds]:
+    """(A by rows, D by tokens): to look them up in the model would be a good part of pricing a step."""
+    return [model.rows_s(n) for n in range(rows + 1)], _TokensSeconds(model)
+
+
 class Track:
     """A forecast under way. What several queues have in common at their beginning is walked only once:
     `admit` goes on until the last job of that part is admitted, `ended` forecasts the rest from there.
@@ -64,7 +83,7 @@ class Track:
 
     __slots__ = (
         "_c", "_context", "_factor", "_filling", "_finish", "_first", "_free_blocks", "_joined", "_mixed",
-        "_model", "_now", "_rows_s", "_running", "_slots", "_steps", "_token_budget",
+        "_model", "_now", "_rows_s", "_running", "_slots", "_steps", "_token_budget", "_tokens_s",
     )  # fmt: skip
 
     def __init__(
@@ -77,7 +96,8 @@ class Track:
         factor: float = 1.0,
     ) -> None:
         self._model, self._slots, self._token_budget, self._factor = model, slots, token_budget, factor
-        self._rows_s = [model.rows_s(n) * factor for n in range(max(slots, len(active)) + 1)]
+        rows_s, self._tokens_s = _tables(model, max(slots, len(active)))
+        self._rows_s = [seconds * factor for seconds in rows_s]
         self._c, self._mixed = model.context_s * factor, model.mixed_s * factor
         self._free_blocks = free_blocks
         self._now = 0.0
@@ -104,6 +124,7 @@ class Track:
         fork: Track = Track.__new__(Track)
         fork._model, fork._slots, fork._token_budget = self._model, self._slots, self._token_budget
         fork._factor, fork._rows_s, fork._c, fork._mixed = self._factor, self._rows_s, self._c, self._mixed
+        fork._tokens_s = self._tokens_s
         fork._now, fork._steps, fork._context = self._now, self._steps, self._context
         fork._free_blocks, fork._joined = self._free_blocks, self._joined
         fork._filling = [row.copy() for row in self._filling]
@@ -116,7 +137,8 @@ class Track:
         model, slots, factor, rows_s, c = self._model, self._slots, self._factor, self._rows_s, self._c
         first, finish, now, free_blocks = self._first, self._finish, self._now, self._free_blocks
         filling, running, context = self._filling, self._running, self._context
-        taken, joined = self._steps, self._joined
+        taken, joined, tokens_s = self._steps, self._joined, self._tokens_s
+        attention_s, chunk_s, start_s = model.attention_s, model.chunk_s, model.start_s
         place, count = 0, len(queue)  # queue[place] is the head
         while True:
             n = len(running)
@@ -153,7 +175,13 @@ class Track:
                     budget -= length
                     tokens += length
                     chunks += 1
-                now += rows_s[n] + c * (context + n) + model.chunks_s(tokens, attention, chunks) * factor
+                filling_s = 0.0
+                if tokens:  # as `StepTimeModel.chunks_s` has it
+                    starts = max(0.0, chunks * attention / tokens - tokens / 2) if start_s else 0.0
+                    filling_s = (
+                        tokens_s[tokens] + attention_s * attention + chunk_s * chunks + start_s * starts
+                    )
+                now += rows_s[n] + c * (context + n) + filling_s * factor
                 if n and tokens:
                     now += self._mixed
                 steps = 1

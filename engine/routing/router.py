@@ -242,11 +242,13 @@ class Router:
 
         On `waits_on` it is the head of the queue, elsewhere it would be the last.
         """
+        # Asked once for each outstanding request: without the oracle, the estimator itself will do.
+        left = self._left if self.lengths.kind == "oracle" else self.lengths.remaining
         out = []
         for mirror, chain in zip(mirrors, chains, strict=True):
             if mirror.pace is None:
                 return None
-            work = mirror.work(now_s, self._left, request.id)
+            work = mirror.work(now_s, left, request.id)
             sent = mirror.sent.get(request.id)
             coming = sent.coming_tokens if sent is not None else mirror.coming_tokens(chain)
             here = mirror.name == waits_on
@@ -260,8 +262,8 @@ class Router:
                     work.active,
                     work.queue,
                     mirror.free_blocks,
-                    job_of(request, coming, ready_s, self._left, waited_s),
-                    max(1, round(self._left(request, 0).p90)),
+                    job_of(request, coming, ready_s, left, waited_s),
+                    max(1, round(left(request, 0).p90)),
                     work.since_s,
                     mirror.check.factor,
                     mirror.check.error,
