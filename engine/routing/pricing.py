@@ -78,25 +78,13 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
-    """What one placement would mean, in seconds from now."""
-
-    delay_s: float  # D: until each outstanding request and the new one ends, summed over all backends
-    ttft_s: float  # of the new request
-    e2e_s: float
-    p90_s: float  # its end if its reply is long
-    clear_s: float  # when this backend is clear, the new request on it
-    worst_ttft_s: float  # longest TTFT among all who have no token yet, the new request included
-    all_clear_s: float  # when every backend is clear
-
-
-@dataclass(frozen=True, slots=True)
 class _Lane:
     """One backend under a placement: its forecast on the wall clock, seconds from now."""
 
     outlook: Outlook
     cast: Forecast
     both_s: float  # wall seconds during which another backend computes as well
+    has_new: bool  # the new request is placed here
 
     def wall_s(self, work_s: float) -> float:
         return on_the_wall(work_s, self.outlook.model.interference, self.both_s) - self.outlook.since_s
@@ -109,12 +97,36 @@ class _Lane:
     def delay_s(self) -> float:
         return sum(self.walls_s(self.cast.finish_s.values()))
 
-    def worst_ttft_s(self, jobs: Sequence[Job]) -> float:
-        """Longest time from arrival to first token among jobs that have none yet."""
+    def worst_ttft_s(self) -> float:
+        """Longest time from arrival to first token among those here that have none yet."""
+        jobs = [*self.outlook.active, *self.outlook.queue, *([self.outlook.new] if self.has_new else [])]
         first_s, since_s = self.cast.first_s, self.outlook.since_s
-        waiting = [j for j in jobs if first_s[j.key] > 0]
-        walls = self.walls_s([first_s[j.key] for j in waiting])
-        return max([wall + since_s + j.waited_s for wall, j in zip(walls, waiting, strict=True)], default=0.0)
+        walls = self.walls_s([first_s[j.key] for j in jobs])
+        waits = [
+            wall + since_s + j.waited_s for wall, j in zip(walls, jobs, strict=True) if first_s[j.key] > 0
+        ]
+        return max(waits, default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What one placement would mean, in seconds from now."""
+
+    delay_s: float  # D: until each outstanding request and the new one ends, summed over all backends
+    ttft_s: float  # of the new request
+    e2e_s: float
+    p90_s: float  # its end if its reply is long
+    clear_s: float  # when this backend is clear, the new request on it
+    all_clear_s: float  # when every backend is clear
+    _lanes: Sequence[_Lane] = field(repr=False, compare=False)
+
+    @property
+    def worst_ttft_s(self) -> float:
+        """Longest TTFT among all who have no token yet, the new request included.
+
+        Worked out when asked for: most placements miss the margin, and then no guard looks at it.
+        """
+        return max(lane.worst_ttft_s() for lane in self._lanes)
 
 
 def prices(outlooks: Sequence[Outlook]) -> list[Price]:
@@ -128,22 +140,18 @@ def _price(outlooks: Sequence[Outlook], idle: Sequence[Forecast], place: int) ->
     placed = mine.with_new()
     casts = [placed if i == place else cast for i, cast in enumerate(idle)]
     both_s = _both_s(outlooks, casts)
-    lanes = [_Lane(o, cast, both) for o, cast, both in zip(outlooks, casts, both_s, strict=True)]
+    lanes = [_Lane(o, casts[i], both_s[i], has_new=i == place) for i, o in enumerate(outlooks)]
     own = lanes[place]
     # If the reply is long: its own end, and that of whoever shares the backend with it.
     long = mine.with_long()
-    worst: list[float] = []
-    for lane in lanes:
-        jobs = [*lane.outlook.active, *lane.outlook.queue]
-        worst.append(lane.worst_ttft_s([*jobs, mine.new] if lane is own else jobs))
     return Price(
         delay_s=sum(lane.delay_s() for lane in lanes),
         ttft_s=own.wall_s(placed.first_s[mine.new.key]),
         e2e_s=own.wall_s(placed.finish_s[mine.new.key]),
         p90_s=own.wall_s(long.clear_s),
         clear_s=own.wall_s(placed.clear_s),
-        worst_ttft_s=max(worst),
         all_clear_s=max(lane.wall_s(lane.cast.clear_s) for lane in lanes if lane.cast.finish_s),
+        _lanes=lanes,
     )
 
 
@@ -230,7 +238,9 @@ def _next_ttft_s(outlooks: Sequence[Outlook], place: int, fastest: int, after: J
             casts.append(outlook.with_next(after, new=i == place))
         else:
             casts.append(outlook.with_new() if i == place else outlook.without())
-    lane = _Lane(outlooks[fastest], casts[fastest], _both_s(outlooks, casts)[fastest])
+    lane = _Lane(
+        outlooks[fastest], casts[fastest], _both_s(outlooks, casts)[fastest], has_new=fastest == place
+    )
     return lane.wall_s(casts[fastest].first_s[_NEXT])
 
 
@@ -241,15 +251,17 @@ def clears_first(table: Sequence[Price], fastest_first: Sequence[int]) -> int:
 
 def priced(
     candidates: Sequence[Candidate],
+    scores: Sequence[float | None],
     outlooks: Sequence[Outlook],
     table: Sequence[Price],
     home: int | None,
     weights: PolicyWeights,
 ) -> list[Candidate]:
-    """The candidates with the prices a receipt tells, and margins where one was compared with `home`."""
+    """The candidates with scores and the prices a receipt tells; margins where compared with `home`."""
     return [
         replace(
             candidate,
+            score=score,
             delay_s=price.delay_s,
             ttft_s=price.ttft_s,
             e2e_s=price.e2e_s,
@@ -257,5 +269,5 @@ def priced(
             clear_s=price.clear_s,
             margin_s=None if home is None or home == i else margin_s(outlooks, table, home, i, weights),
         )
-        for i, (candidate, price) in enumerate(zip(candidates, table, strict=True))
+        for i, (candidate, score, price) in enumerate(zip(candidates, scores, table, strict=True))
     ]

@@ -168,12 +168,13 @@ class Router:
             scores = tuple(cost_s(p, self.weights) for p in table)
             used, choice = MOVING_POLICY, replace(choice, scores=scores, unit="s")
         self._turn += 1
-        candidates = [replace(c, score=s) for c, s in zip(candidates, choice.scores, strict=True)]
-        if outlooks is not None and table is not None:
+        if outlooks is None or table is None:
+            candidates = [replace(c, score=s) for c, s in zip(candidates, choice.scores, strict=True)]
+        else:
             home = None
             if used == MOVING_POLICY:
                 home = next(i for i, m in enumerate(mirrors) if m.name == moved_from) if moves else order[0]
-            candidates = priced(candidates, outlooks, table, home, self.weights)
+            candidates = priced(candidates, choice.scores, outlooks, table, home, self.weights)
         chosen, mirror = candidates[choice.chosen], mirrors[choice.chosen]
         others = [c for i, c in enumerate(candidates) if i != choice.chosen]
         labels: dict[str, str] = {m.name: m.label for m in mirrors}
