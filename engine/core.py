@@ -21,7 +21,6 @@ from engine.events import (
     Event,
     Foreseen,
     Notice,
-    PriceNews,
     RequestArrived,
     RequestRouted,
     StepDone,
@@ -30,8 +29,8 @@ from engine.events import (
 from engine.histories import load_lengths, save_lengths
 from engine.kv.manager import check_pool
 from engine.ledger import Entry, Ledger
+from engine.limits import LiveLimits
 from engine.measurements import Measurements
-from engine.profiling.store import Measured
 from engine.replies import Codec, Conversations, Reply
 from engine.request import (
     GREEDY,
@@ -51,7 +50,7 @@ from engine.transport import Loaded
 
 log = logging.getLogger(__name__)
 
-_KEPT_ENTRIES, _NEWS_S = 4_000, 0.5
+_KEPT_ENTRIES = 4_000
 
 
 class Core:
@@ -82,7 +81,7 @@ class Core:
         self._replies: dict[RequestId, Reply] = {}
         self._moving: dict[RequestId, BackendName] = {}  # asked back from a queue, to be sent there
         self._typed = 0
-        self._told_s: dict[BackendName, float] = {}  # when each backend's prices were last published
+        self.limits = LiveLimits(self)
         self.measurements = Measurements(self)
         self._stalls = StallWatch(self)
         self._open: set[RequestId] = set()  # requests of the user that have not ended
@@ -143,13 +142,9 @@ class Core:
     # --- backends -------------------------------------------------------------------------------------
 
     def _on_loaded(self, name: BackendName) -> None:
-        unit = self.supervisor.units[name]
         self.router.restore(name)
         self.supervisor.set_state(name, BackendState.READY)
-        if unit.profile is not None:
-            self.measurements.set(name, Measured(unit.profile.rates, unit.profile.steps))
-        else:
-            self.calibrator.loaded(name)
+        self.measurements.loaded(name)
         held, self._held = self._held, {}
         for go in held.values():
             go()
@@ -204,11 +199,7 @@ class Core:
         self.bursts.on_report(report)
         ended = self.ledger.apply(report)
         self.publish(StepDone(report))
-        check = self.router.check(report.backend)
-        if check is not None and report.finished_s - self._told_s.get(report.backend, 0.0) >= _NEWS_S:
-            self._told_s[report.backend] = report.finished_s
-            news = PriceNews(report.backend, check.factor, check.error, self.router.lengths.live_error)
-            self.publish(news)
+        self.measurements.on_report(report)
         for request_id, token in report.tokens:
             reply = self._replies.get(request_id)
             entry = self.ledger.entries.get(request_id)

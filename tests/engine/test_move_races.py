@@ -58,7 +58,7 @@ class Race:
             case "silence":
                 house.wait_s(6)
             case "slots":
-                core.measurements.set_slots(name, data.draw(st.integers(1, 2)))
+                core.limits.hold(name, data.draw(st.integers(1, 2)))
 
     def _ask(self, data: st.DataObject) -> None:
         """As the core asks when something has ended, but of anybody: it may run or be over by then."""
