@@ -4,6 +4,7 @@ Decisions are timed on this machine. Forecasts are compared with the per-step si
 scheduler and cache on the same step times; lengths are known, so what is left is the forecast's own error.
 """
 
+import pickle
 import random
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from engine.experiments.percentiles import percentile
 from engine.kv.manager import blocks_for
 from engine.profiling.profile import Profile
-from engine.request import BackendName, Request, RequestId, SamplingParams
+from engine.request import BackendName, FinishReason, Request, RequestId, SamplingParams
 from engine.routing.length import KEPT, LengthEstimator
 from engine.routing.router import Pace, Router
 from engine.simulation.simulate import Simulation
@@ -35,10 +36,15 @@ class DecisionTimes:
     decisions: int
     median_s: float
     p95_s: float
+    after_end: bool  # a reply ended before each: its class and all replies together are estimated anew
 
     @property
     def good(self) -> bool:
         return self.median_s <= AIM_DECISION_S
+
+    @property
+    def good_p95(self) -> bool:
+        return self.p95_s <= AIM_DECISION_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +69,41 @@ def decision_times(
     outstanding: int = OUTSTANDING,
     seed: int = 0,
     clock: Callable[[], float] = time.perf_counter,
+    after_end: bool = False,
 ) -> DecisionTimes:
-    """Time `total-delay` with `outstanding` requests, an equal share on each backend, slots full."""
-    rng = random.Random(seed)
-    router = busy_router(profile, outstanding, rng)
+    """Time `total-delay` with `outstanding` requests, an equal share on each backend, slots full.
+
+    Before each decision every backend publishes its load anew, as with a step: nothing can be kept from
+    one decision to the next. With `after_end` the router has also just learned how long a reply became.
+    """
+    rng, replies = random.Random(seed), random.Random(f"{seed}:replies")
+    router, loads = _busy(profile, outstanding, rng)
+    published = pickle.dumps(loads)
     taken = []
     for i in range(decisions):
         request = _request(outstanding + i, rng)
+        for name, load in pickle.loads(published).items():
+            router.observe(StepReport(name, i + 1, 0.9, 1.0, load=load))
+        if after_end:
+            router.learn(request, replies.randint(8, _BUDGET), FinishReason.STOP)
         begin = clock()
         receipt = router.choose(request, 1.0)
         taken.append(clock() - begin)
         router.forget(receipt.chosen, request.id)
     median, p95 = percentile(taken, 50), percentile(taken, 95)
     assert median is not None and p95 is not None
-    return DecisionTimes(profile.name, outstanding, decisions, median, p95)
+    return DecisionTimes(profile.name, outstanding, decisions, median, p95, after_end)
 
 
 def busy_router(profile: Profile, outstanding: int, rng: random.Random) -> Router:
     """A router with so many requests outstanding, as the backends would have published them."""
+    return _busy(profile, outstanding, rng)[0]
+
+
+def _busy(
+    profile: Profile, outstanding: int, rng: random.Random
+) -> tuple[Router, dict[BackendName, BackendLoad]]:
+    """Such a router, and what the backends published."""
     names = [BackendName(b.name) for b in profile.backends]
     lengths = LengthEstimator()
     for i in range(KEPT):  # a history as long as one gets
@@ -108,11 +131,13 @@ def busy_router(profile: Profile, outstanding: int, rng: random.Random) -> Route
                 _BUDGET - generated,
             )
         )
+    published = {}
     for b, name in zip(profile.backends, names, strict=True):
         held = sum(blocks_for(r.prompt_tokens + _BUDGET) for r in loads[name] if r.active)
         load = BackendLoad(tuple(loads[name]), max(0, b.kv_blocks - held), b.kv_blocks)
+        published[name] = load
         router.observe(StepReport(name, 0, 0.9, 1.0, load=load))
-    return router
+    return router, published
 
 
 def _request(number: int, rng: random.Random) -> Request:
