@@ -90,6 +90,8 @@ class Router:
         """A request ended with `length` tokens: replies like it are estimated from it."""
         if not request.sampling.ignore_eos and length:
             self.lengths.observe(request, length, reason is not FinishReason.STOP)
+            # Builds the estimates anew here, where nobody waits, and not within the next decision.
+            self.lengths.remaining(request)
 
     def remove(self, name: BackendName) -> None:
         """The backend is gone: no candidate, nothing cached, nothing outstanding."""
