@@ -16,6 +16,7 @@ from app.series.board import Board
 from engine.errors import EngineError
 from engine.events import EngineFailed, Notice
 from engine.request import RequestId, SamplingParams
+from engine.weights import PolicyWeights
 
 DRAIN_MS = 33
 RING = 65_536
@@ -181,6 +182,18 @@ class Bridge(QObject):
 
     def set_policy(self, name: str) -> None:
         self._try(lambda: self._engine.set_policy(name))
+
+    def set_weights(self, weights: PolicyWeights) -> None:
+        self._try(lambda: self._engine.set_weights(weights))
+
+    def set_limits(self, slots: str, token_budget: int | None) -> None:
+        self._try(lambda: self._engine.set_limits(slots, token_budget))
+
+    def reload_reason(self, slots: str, token_budget: int | None) -> str:
+        """Why the running backends cannot take these, "" where they can. Raises `EngineError`."""
+        if self._engine is None:
+            return "No engine runs that could take it."
+        return str(self._engine.reload_reason(slots, token_budget))
 
     def restart_backend(self, name: str) -> None:
         self._try(lambda: self._engine.restart_backend(name))

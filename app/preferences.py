@@ -10,6 +10,7 @@ from pathlib import Path
 from engine.config import SCHEDULING_POLICIES
 from engine.errors import ConfigError
 from engine.paths import config_dir, make_folder
+from engine.weights import parse_weights
 
 log = logging.getLogger(__name__)
 VERSION = 1
@@ -23,6 +24,7 @@ KEYS: dict[str, type] = {
     "token_budget": int,
     "scheduling": str,
     "context": int,
+    "weights": str,
 }
 MOST = {"threads": 1024, "kv_blocks": 1_000_000, "token_budget": 65_536, "context": 1_048_576}
 
@@ -39,7 +41,17 @@ def _good(key: str, value: object) -> bool:
         return 1 <= value <= MOST[key]
     if key == "scheduling":
         return value in SCHEDULING_POLICIES
+    if key == "weights":
+        return _are_weights(str(value))
     return 0 < len(str(value)) < 4096
+
+
+def _are_weights(text: str) -> bool:
+    try:
+        parse_weights(text)
+    except ConfigError:
+        return False
+    return True
 
 
 class Preferences:

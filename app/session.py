@@ -10,6 +10,7 @@ from app.bridge import Bridge
 from app.preferences import Preferences
 from engine.errors import EngineError
 from engine.events import Notice
+from engine.weights import DEFAULT_WEIGHTS, PolicyWeights, parse_weights
 
 EMULATED = "apple-m2-published"
 EMULATED_PRESET = "seed-warm-8"
@@ -52,6 +53,22 @@ class Session(QObject):
         self.args = Namespace(**{**vars(self.args), **changes})
         self.start()
         self.reloaded.emit()
+
+    def adopt(self, changes: Mapping[str, object]) -> None:
+        """Options that the running engine has taken: the next one begins with them."""
+        self.args = Namespace(**{**vars(self.args), **changes})
+
+    def reload_reason(self, slots: str, token_budget: int | None) -> str:
+        """Why such slots or such a budget take a reload, "" where not. Raises `EngineError` for nonsense."""
+        return self._bridge.reload_reason(slots, token_budget)
+
+    def weights(self) -> PolicyWeights:
+        """What total-delay weighs. Where the options make no sense the engine has said so."""
+        text = self.value("weights")
+        try:
+            return DEFAULT_WEIGHTS if text is None else parse_weights(str(text))
+        except EngineError:
+            return DEFAULT_WEIGHTS
 
     def emulate(self, profile: str = EMULATED, policy: str | None = None) -> None:
         self.reload(emulate=profile, **({"policy": policy} if policy else {}))

@@ -1,26 +1,16 @@
-"""Settings: what applies at once and what needs another engine, each said beside its field."""
-
-from argparse import Namespace
+"""Settings on three pages: the window, the backends, and what the default policy weighs."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QComboBox,
-    QDialog,
-    QGridLayout,
-    QHBoxLayout,
-    QLineEdit,
-    QSpinBox,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QLineEdit, QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
 from app.series.choices import Choice
 from app.session import Session
+from app.settings_backends import BackendsPage
+from app.settings_rows import WIDTH, Rows
+from app.settings_weights import WeightsPage
 from app.theme import MODES, ThemeHolder, font, stylesheet
 from app.widgets.controls import Button, LabelledCombo
-from app.widgets.labels import make_label, set_tone
-from engine.config import BLOCK_TOKENS, SCHEDULING_POLICIES
-from engine.errors import EngineError
+from app.widgets.labels import make_label
 from engine.paths import data_dir
 
 PRIVACY = (
@@ -28,31 +18,17 @@ PRIVACY = (
     "only to fetch a model that you choose."
 )
 THEMES = {"system": "Follow the system", "dark": "Dark", "light": "Light"}
-SCHEDULING = {
-    "fcfs": "First come, first served.",
-    "shortest-prefill-first": "Who has the least left to read goes first.",
-    "round-robin": "Requests that read take turns.",
-}
-NAMES, WIDTH = 168, 208
-# key, name, what it means; the kind of field follows from the key
-FIELDS = (
-    ("backends", "Backends", "auto, or devices such as cpu,cpu or cpu,cuda:0"),
-    ("threads", "Threads of a CPU backend", "automatic: all cores but one are shared"),
-    ("slots", "Slots", "requests at once on a backend: 4, or gpu=1,cpu=4"),
-    ("token_budget", "Token budget", "tokens a step: automatic is 512, and 2,048 on CUDA"),
-    ("kv_blocks", "KV blocks", f"of {BLOCK_TOKENS} tokens each, for every backend"),
-    ("scheduling", "Scheduling", "who is served first on a backend"),
-    ("context", "Context, tokens", "the longest conversation; no more than the model allows"),
-)
-RANGES = {"threads": (0, 1024), "token_budget": (15, 65_536), "kv_blocks": (2, 1_000_000),
-          "context": (32, 1_048_576)}  # fmt: skip
-AUTOMATIC = ("threads", "token_budget")
+PAGES = ("Window", "Backends", "Policy")
+WINDOW, BACKENDS, POLICY = range(3)
 
 
 class SettingsDialog(QDialog):
-    """`reload_requested` carries the options that differ from those of the running engine."""
+    """`reload_requested` carries the options that differ from those of the running engine, `limits_chosen`
+    the same where its backends can take them as they run, `weights_chosen` the weights of the policy."""
 
     reload_requested = Signal(object)
+    limits_chosen = Signal(object)
+    weights_chosen = Signal(object)
     theme_chosen = Signal(str)
 
     def __init__(self, session: Session, themes: ThemeHolder, parent: QWidget | None = None) -> None:
@@ -62,90 +38,59 @@ class SettingsDialog(QDialog):
         self.setWindowTitle("Settings")
         self.setStyleSheet(stylesheet(themes.current))
         themes.changed.connect(self._restyle)
-        self.fields: dict[str, QWidget] = {}
         column = QVBoxLayout(self)
         column.setContentsMargins(32, 24, 32, 24)
-        column.setSpacing(12)
-        column.addWidget(make_label("Settings", "lead", bold=True))
-        column.addWidget(make_label("Applies at once", bold=True))
-        column.addLayout(self._live())
-        column.addSpacing(8)
-        column.addWidget(make_label("Applies after reload", bold=True))
-        column.addLayout(self._engine())
-        self.state = make_label("", tone="muted")
-        self.state.setWordWrap(True)
-        self.state.setMinimumHeight(34)
-        column.addWidget(self.state)
-        privacy = make_label(PRIVACY, tone="muted")
-        privacy.setWordWrap(True)
-        column.addWidget(privacy)
+        column.setSpacing(16)
+        self.backends = BackendsPage(session, themes)
+        self.weights = WeightsPage(themes, session.weights())
+        self.pages = QStackedWidget()
+        for page in (self._window_page(), self.backends, self.weights):
+            self.pages.addWidget(page)
+        column.addLayout(self._head())
+        column.addWidget(self.pages, 1)
         column.addLayout(self._buttons())
-        self._look()
+        self.weights.changed.connect(self.weights_chosen)
+        self.backends.looked.connect(self._look)
+        self.tabs.currentChanged.connect(self._turn)
+        self._turn(WINDOW)
 
     def _restyle(self) -> None:
         self.setStyleSheet(stylesheet(self._themes.current))
 
-    def _live(self) -> QGridLayout:
-        grid = QGridLayout()
-        grid.setHorizontalSpacing(16)
-        grid.setVerticalSpacing(8)
-        theme = LabelledCombo(self._themes, "", WIDTH)
-        theme.set_choices([Choice(mode, THEMES[mode]) for mode in MODES], THEMES[self._themes.mode])
-        theme.chosen.connect(self.theme_chosen)
-        self._add(grid, 0, "theme", "Theme", "", theme)
+    def _head(self) -> QHBoxLayout:
+        row = QHBoxLayout()
+        row.setSpacing(24)
+        row.addWidget(make_label("Settings", "lead", bold=True))
+        self.tabs = QTabBar()
+        self.tabs.setDrawBase(False)
+        self.tabs.setFont(font("label", bold=True))
+        self.tabs.setAccessibleName("Pages of the settings")
+        for name in PAGES:
+            self.tabs.addTab(name)
+        row.addWidget(self.tabs)
+        row.addStretch(1)
+        return row
+
+    def _window_page(self) -> QWidget:
+        page = QWidget()
+        column = QVBoxLayout(page)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(16)
+        rows = Rows()
+        self.theme = LabelledCombo(self._themes, "", WIDTH)
+        self.theme.set_choices([Choice(mode, THEMES[mode]) for mode in MODES], THEMES[self._themes.mode])
+        self.theme.chosen.connect(self.theme_chosen)
+        rows.add("theme", "Theme", "applies at once", self.theme)
         folder = QLineEdit(str(data_dir()))
         folder.setReadOnly(True)
-        self._add(grid, 1, "folder", "Data folder", "models, conversations, runs; OFFRAMP_DATA_DIR moves it",
-                  folder)  # fmt: skip
-        grid.setColumnStretch(2, 1)
-        return grid
-
-    def _engine(self) -> QGridLayout:
-        grid = QGridLayout()
-        grid.setHorizontalSpacing(16)
-        grid.setVerticalSpacing(8)
-        args: Namespace = self._session.args
-        for row, (key, name, meaning) in enumerate(FIELDS):
-            value, field = getattr(args, key), self._field(key)
-            if isinstance(field, QSpinBox):
-                field.setValue(value or 0)
-                field.valueChanged.connect(self._look)
-            elif isinstance(field, QComboBox):
-                field.setCurrentText(str(value))
-                field.currentTextChanged.connect(self._look)
-            elif isinstance(field, QLineEdit):
-                field.setText(str(value))
-                field.textChanged.connect(self._look)
-            self._add(grid, row, key, name, meaning, field)
-        grid.setColumnStretch(2, 1)
-        return grid
-
-    def _field(self, key: str) -> QWidget:
-        if key in RANGES:
-            box = QSpinBox()
-            box.setRange(*RANGES[key])
-            box.setGroupSeparatorShown(True)
-            box.lineEdit().setTextMargins(8, 0, 0, 0)
-            if key in AUTOMATIC:
-                box.setSpecialValueText("automatic")  # the value below the first that makes sense
-            return box
-        if key == "scheduling":
-            box = LabelledCombo(self._themes, "", WIDTH)
-            box.set_choices([Choice(name, name, SCHEDULING[name]) for name in SCHEDULING_POLICIES])
-            return box
-        return QLineEdit()
-
-    def _add(self, grid: QGridLayout, row: int, key: str, name: str, meaning: str, field: QWidget) -> None:
-        field.setFont(font("label"))
-        field.setFixedWidth(WIDTH)
-        field.setAccessibleName(name)
-        field.setAccessibleDescription(meaning)
-        self.fields[key] = field
-        title = make_label(name)
-        title.setMinimumWidth(NAMES)
-        grid.addWidget(title, row, 0)
-        grid.addWidget(field, row, 1)
-        grid.addWidget(make_label(meaning, tone="muted"), row, 2)
+        folder.setToolTip(folder.text())
+        rows.add("folder", "Data folder", "models, conversations, runs; OFFRAMP_DATA_DIR moves it", folder)
+        column.addLayout(rows)
+        privacy = make_label(PRIVACY, tone="muted")
+        privacy.setWordWrap(True)
+        column.addWidget(privacy)
+        column.addStretch(1)
+        return page
 
     def _buttons(self) -> QHBoxLayout:
         row = QHBoxLayout()
@@ -155,69 +100,38 @@ class SettingsDialog(QDialog):
         self.close_button = Button(self._themes, "Close")
         self.close_button.clicked.connect(self.accept)
         self.reload_button = Button(self._themes, "Reload", kind="primary", icon_name="restart")
-        self.reload_button.clicked.connect(self._reload)
+        self.reload_button.clicked.connect(self._apply)
+        for button in (self.defaults_button, self.close_button):
+            button.setAutoDefault(False)  # Return in a field is no wish for the defaults
+        self.reload_button.setDefault(True)
         row.addWidget(self.defaults_button)
         row.addStretch(1)
         row.addWidget(self.close_button)
         row.addWidget(self.reload_button)
         return row
 
-    # values
-
-    def value(self, key: str) -> object:
-        field = self.fields[key]
-        if isinstance(field, QSpinBox):
-            automatic = key in AUTOMATIC and field.value() == field.minimum()
-            return None if automatic else field.value()
-        if isinstance(field, QComboBox):
-            return field.currentText().strip()
-        return field.text().strip() if isinstance(field, QLineEdit) else None
-
-    def changes(self) -> dict[str, object]:
-        """Options that are not those of the running engine."""
-        args = self._session.args
-        return {key: value for key, *_ in FIELDS if (value := self.value(key)) != getattr(args, key)}
-
-    def problem(self) -> str:
-        """Why the engine would refuse these options; "" where it would not."""
-        from engine.cli import config_from
-
-        try:
-            config_from(Namespace(**{**vars(self._session.args), **self.changes()}))
-        except EngineError as error:
-            return str(error)
-        return ""
+    def _turn(self, page: int) -> None:
+        self.pages.setCurrentIndex(page)
+        self.defaults_button.setVisible(page != WINDOW)
+        self.reload_button.setVisible(page == BACKENDS)
+        self._look()
 
     def _look(self) -> None:
-        changes, problem = self.changes(), self.problem()
-        emulated = bool(self._session.args.emulate)
-        if problem:
-            words = problem
-        elif changes:
-            words = "Reload starts the engine anew: running requests end, conversations stay."
-            if emulated and changes.keys() & {"backends", "threads"}:
-                words += " Backends and threads are the profile's while it is emulated."
-        else:
-            words = "The engine runs with these settings."
-        set_tone(self.state, "error" if problem else "muted")
-        self.state.setText(words)
-        self.reload_button.setEnabled(bool(changes) and not problem)
+        """What the button would do about the backends."""
+        live, changes = self.backends.live(), self.backends.changes()
+        words, icon = ("Apply", "check") if live else ("Reload", "restart")
+        self.reload_button.setText(words)
+        self.reload_button.setAccessibleName(words)
+        self.reload_button.set_icon(icon)
+        self.reload_button.setEnabled(bool(changes) and not self.backends.problem())
 
     def _defaults(self) -> None:
-        from engine.cli import window_parser
+        page = self.pages.currentWidget()
+        if isinstance(page, BackendsPage | WeightsPage):
+            page.use_defaults()
 
-        parser = window_parser()
-        for key, *_ in FIELDS:
-            value, field = parser.get_default(key), self.fields[key]
-            if isinstance(field, QSpinBox):
-                field.setValue(value or 0)
-            elif isinstance(field, QComboBox):
-                field.setCurrentText(str(value))
-            elif isinstance(field, QLineEdit):
-                field.setText(str(value))
-
-    def _reload(self) -> None:
-        changes = self.changes()
+    def _apply(self) -> None:
+        changes, live = self.backends.changes(), self.backends.live()
         if self._session.save(changes):
-            self.reload_requested.emit(changes)
-            self._look()
+            (self.limits_chosen if live else self.reload_requested).emit(changes)
+            self.backends.look()

@@ -1,6 +1,6 @@
 """What the user can ask of the window, whichever button, key or menu asks for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from app.comparison import Comparer
@@ -13,6 +13,7 @@ from app.settings_dialog import SettingsDialog
 from app.widgets.compare_form import CompareForm
 from engine.errors import BackendError
 from engine.events import BurstDone, Notice
+from engine.weights import DEFAULT_WEIGHTS, PolicyWeights
 
 if TYPE_CHECKING:
     from app.main_window import MainWindow
@@ -208,10 +209,25 @@ class Wishes:
             bar.preset.setCurrentIndex(at)
         self.run_when_ready(EMULATED_PRESET, policy or bar.policy.currentText())
 
+    def set_limits(self, changes: Mapping[str, object]) -> None:
+        """Slots and token budget that the running backends can take as they run."""
+        session = self._window.session
+        session.adopt(changes)
+        self._bridge.set_limits(str(session.args.slots), session.args.token_budget)
+
+    def set_weights(self, weights: PolicyWeights) -> None:
+        """What total-delay weighs from now on, also after the next start."""
+        changes = {"weights": None if weights == DEFAULT_WEIGHTS else str(weights)}
+        self._window.session.save(changes)
+        self._window.session.adopt(changes)
+        self._bridge.set_weights(weights)
+
     def show_settings(self) -> SettingsDialog:
         window = self._window
         dialog = SettingsDialog(window.session, window.themes, window)
         dialog.reload_requested.connect(lambda changes: self.reload(**changes))
+        dialog.limits_chosen.connect(self.set_limits)
+        dialog.weights_chosen.connect(self.set_weights)
         dialog.theme_chosen.connect(window.set_theme)
         dialog.open()
         return dialog

@@ -7,6 +7,7 @@ to 4 and 5 to 7 wait for it, while the CPU decodes request 8, whose scores cross
 from collections.abc import Iterator
 from itertools import count
 
+from engine.config import BackendSpec
 from engine.events import (
     BackendInfo,
     BackendState,
@@ -23,14 +24,18 @@ from engine.events import (
     TextOut,
 )
 from engine.hub import EventHub, Subscription
+from engine.limits import reload_reason
 from engine.receipt import Candidate, Receipt
 from engine.request import BackendName, FinishReason, RequestId, RequestTimings, SamplingParams
 from engine.step_report import Admission, BackendLoad, BlockChange, BlockState, RequestLoad, StepReport
+from engine.weights import PolicyWeights
 
 NOW_S = 2.80  # of the scene, after the burst began
 PROMPT, CACHED, OUT, BLOCK = 516, 496, 128, 16
 POOL, SHARED = 384, 31
 CPU, GPU = BackendName("cpu"), BackendName("gpu")
+# As real backends: they take less than they were started with, and no more. The values are usual slots.
+SPECS = {BackendSpec(CPU, "cpu", "cpu"): 4, BackendSpec(GPU, "gpu", "cuda:0", token_budget=2048): 4}
 FIRST_ID = 100  # chats take the ids below
 GPU_ACTIVE_DECODE = (0, 125, 248, 372, 506, 502, 496, 488)  # tokens still to decode, seen by each arrival
 
@@ -249,6 +254,15 @@ class FakeEngine:
 
     def set_policy(self, name: str) -> None:
         self.calls.append(("set_policy", name))
+
+    def set_weights(self, weights: PolicyWeights) -> None:
+        self.calls.append(("set_weights", weights))
+
+    def set_limits(self, slots: str, token_budget: int | None) -> None:
+        self.calls.append(("set_limits", slots, token_budget))
+
+    def reload_reason(self, slots: str, token_budget: int | None) -> str:
+        return reload_reason(SPECS, slots, token_budget)
 
     def restart_backend(self, name: str) -> None:
         self.calls.append(("restart_backend", name))
