@@ -175,7 +175,7 @@ class Hindsight(QObject):
             return
         file = run_file or result.get("run_file")
         if result.get("mixed"):
-            self._know(run_id, RegretState("Typed prompts ran beside it.", failed=True))
+            self._know(run_id, RegretState("Typed prompts or changed settings came in between.", failed=True))
         elif not file:
             self._know(run_id, RegretState("The burst was not recorded.", failed=True))
         elif self._judging is None or self._judging[1] != run_id:

@@ -1,6 +1,6 @@
 """Rows of the settings: a name, a field, and one line that says what it means."""
 
-from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
+from PySide6.QtWidgets import QGridLayout, QLabel, QLineEdit, QWidget
 
 from app.theme import font
 from app.widgets.controls import HEIGHT
@@ -33,6 +33,8 @@ class Rows(QGridLayout):
         at = self.rowCount()
         field.setFont(font("label"))
         field.setFixedSize(WIDTH, HEIGHT)
+        if isinstance(field, QLineEdit):  # the window's style makes it lower than what is beside it
+            field.setStyleSheet(f"QLineEdit {{ min-height: {HEIGHT - 2}px; }}")
         field.setAccessibleName(name)
         field.setAccessibleDescription(meaning)
         title = make_label(name)

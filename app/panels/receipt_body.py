@@ -27,6 +27,7 @@ from app.series.terms import (
     rates,
     terms,
     total_s,
+    weighed,
     without_deciding,
 )
 from app.series.words import GROWING, NA, figure, percent, plural, seconds, spelled
@@ -156,6 +157,7 @@ class Page(WhatIfPage):
             ("Forecast of its TTFT", [c.ttft_s for c in shown]),
             ("Forecast of its E2E", [c.e2e_s for c in shown]),
             ("Forecast until clear", [c.clear_s for c in shown]),
+            ("Margin: what going there must save", [c.margin_s for c in shown]),
         ):
             if any(v is not None for v in values):
                 self._cells(name, [("", figure(v, 3)) for v in values], columns)
@@ -191,7 +193,8 @@ class Page(WhatIfPage):
 
     def _rates(self) -> None:
         receipt, width = self.facts.receipt, self.right - self.left
-        for words in (rates(receipt, self.facts.labels), without_deciding(receipt, self.facts.labels)):
+        labels = self.facts.labels
+        for words in (rates(receipt, labels), without_deciding(receipt, labels), weighed(receipt)):
             if words:
                 self.text(self.left, self.y, width, words, colour=self.theme.muted, elide=True)
                 self.y += 16

@@ -119,7 +119,8 @@ def notes(now: RunSummary, before: RunSummary | None) -> list[str]:
     if 0 < count < MIN_FOR_P95:
         out.append(f"p95 of {figure(count)} requests is their maximum.")
     if now.mixed or (before is not None and before.mixed):
-        out.append("Typed prompts ran beside it, so its times are not those of the burst alone.")
+        between = "Typed prompts or changed settings came in between"
+        out.append(f"{between}, so its times are not those of the burst alone.")
     if now.unfinished():
         out.append(f"{figure(now.unfinished())} of them did not end by themselves.")
     return out

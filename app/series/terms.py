@@ -90,6 +90,11 @@ def rates(receipt: Receipt, labels: Mapping[str, str]) -> str:
     return f"Rates: {'; '.join(parts)}."
 
 
+def weighed(receipt: Receipt) -> str:
+    """The weights of the policy, as the settings and `--weights` have them; "" where it has none."""
+    return "" if receipt.weights is None else f"Weights: {str(receipt.weights).replace(',', ', ')}."
+
+
 def later_company(row: RequestRow, rows: Sequence[RequestRow]) -> int:
     """Requests that arrived at the same backend after this one and before it was done."""
     end = row.finished_s if row.finished_s is not None else float("inf")
@@ -140,11 +145,12 @@ def as_markdown(row: RequestRow, labels: Mapping[str, str], emulation: str = "")
         ("Forecast of its TTFT", [c.ttft_s for c in shown]),
         ("Forecast of its E2E", [c.e2e_s for c in shown]),
         ("Waiting of everybody, summed", [c.delay_s for c in shown]),
+        ("Margin: what going there must save", [c.margin_s for c in shown]),
     ):
         if any(v is not None for v in values):
             lines.append(f"| {name} |" + "".join(f" | {figure(v, 3)} |" for v in values))
     actual = None if row.finished_s is None else row.finished_s - row.arrival_s
-    lines += ["", f"Policy {receipt.policy}. {rates(receipt, labels)}"]
+    lines += ["", f"Policy {receipt.policy}. {weighed(receipt)} {rates(receipt, labels)}".replace("  ", " ")]
     lines.append(f"Predicted {seconds(predicted_s(row))}, actual {seconds(actual)}.")
     if priced_only(row):
         lines.append(PRICED)

@@ -90,7 +90,7 @@ def regret(run: Path) -> Line:
     if recorded.result is None:
         raise ConfigError("The burst was cut short: only a whole one has a best placement.")
     if recorded.result.get("mixed"):
-        raise ConfigError("Typed prompts ran beside the burst, so its times are not its own.")
+        raise ConfigError("Typed prompts or changed settings came in between: its times are not its own.")
     count = len(recorded.workload.requests)
     if count > MOST_FOR_REGRET:
         raise ConfigError(f"{count} requests are more than the {MOST_FOR_REGRET} that are searched.")
