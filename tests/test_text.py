@@ -184,7 +184,8 @@ def test_templates_render_as_the_reference_does(codec: TextCodec) -> None:
     model = ensure_model("smollm2-135m-instruct")
     script = (
         "import json, sys; from transformers import AutoTokenizer\n"
-        "t = AutoTokenizer.from_pretrained(sys.argv[1], gguf_file=sys.argv[2])\n"
+        "from engine.models.prepare import plain_memmaps\n"
+        "with plain_memmaps(): t = AutoTokenizer.from_pretrained(sys.argv[1], gguf_file=sys.argv[2])\n"
         "chats = json.loads(sys.argv[3])\n"
         "print(json.dumps([t.apply_chat_template(c, add_generation_prompt=True, return_dict=False)"
         " for c in chats]))"
