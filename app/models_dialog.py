@@ -6,27 +6,16 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import (
-    QDialog,
-    QFrame,
-    QHBoxLayout,
-    QLineEdit,
-    QPushButton,
-    QScrollArea,
-    QSpinBox,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QDialog, QPushButton, QVBoxLayout, QWidget
 
 from app.background import Background
 from app.downloads import Downloads
 from app.series.board import Board
 from app.series.shelf_rows import Transfer, load_words, look_of
 from app.session import Session
-from app.theme import ThemeHolder, font, stylesheet
-from app.widgets.controls import Button
-from app.widgets.labels import make_label, set_tone
-from app.widgets.model_row import ModelRow, ProgressBar
+from app.theme import ThemeHolder, stylesheet
+from app.widgets.model_row import ModelRow
+from app.widgets.models_view import ModelsView
 from engine.config import EngineConfig
 from engine.errors import EngineError
 from engine.models.hub import HubModel, look_up, name_of, parse_reference
@@ -34,11 +23,6 @@ from engine.models.store import delete_model
 from engine.shelf import Judge, ShelfModel, shelf
 
 WIDTH, HEIGHT, REFRESH_MS = 880, 640, 200
-INTRO = (
-    "The 135M model is a demonstrator: quick to fetch, weak at answering. Load a larger one for real "
-    "answers. Models of other programs are read where they lie and never changed."
-)
-FOUND = "Found on this machine"
 
 
 def read_shelf(config: EngineConfig, context: int) -> list[ShelfModel]:
@@ -79,13 +63,16 @@ class ModelsDialog(QDialog):
         self._session, self._board, self._themes = session, board, themes
         self._downloads, self._read, self._look_at = downloads, read, look
         self._models: list[ShelfModel] = []
-        self.rows: dict[str, ModelRow] = {}
         self._held = False  # the line below the list says something that must stay
         self._reading, self._looking = Background("models-sheet", self), Background("hub-look", self)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Models")
         self.setFixedSize(WIDTH, HEIGHT)
-        self._build()
+        self.view = ModelsView(themes, int(session.args.context), self)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self.view)
+        self._connect_view()
         self._reading.done.connect(self._show_shelf)
         self._reading.failed.connect(lambda words: self._say(words, "error"))
         self._looking.done.connect(self._show_looked)
@@ -104,81 +91,19 @@ class ModelsDialog(QDialog):
     def _restyle(self) -> None:
         self.setStyleSheet(stylesheet(self._themes.current))
 
-    def _build(self) -> None:
-        column = QVBoxLayout(self)
-        column.setContentsMargins(32, 24, 32, 24)
-        column.setSpacing(12)
-        column.addWidget(make_label("Models", "lead", bold=True))
-        intro = make_label(INTRO, tone="muted")
-        intro.setWordWrap(True)
-        column.addWidget(intro)
-        column.addLayout(self._context_row())
-        area = QScrollArea()
-        area.setWidgetResizable(True)
-        area.setFrameShape(QFrame.Shape.NoFrame)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setAccessibleName("Models")
-        inner = QWidget()
-        self._list = QVBoxLayout(inner)
-        self._list.setContentsMargins(0, 0, 16, 0)
-        self._list.setSpacing(0)
-        self._list.addStretch(1)
-        area.setWidget(inner)
-        column.addWidget(area, 1)
-        column.addLayout(self._hub_row())
-        self.state = make_label(tone="muted")
-        self.state.setWordWrap(True)
-        self.state.setMinimumHeight(34)
-        self.load_bar = ProgressBar(self._themes, "Loading")
-        column.addWidget(self.state)
-        column.addWidget(self.load_bar)
-        column.addLayout(self._buttons())
+    def _connect_view(self) -> None:
+        view = self.view
+        view.acted.connect(self.act)
+        view.delete_confirmed.connect(self._delete)
+        view.context_changed.connect(self.read_again)
+        view.look_requested.connect(self.look)
+        view.open_requested.connect(self.open_requested)
+        view.close_requested.connect(self.accept)
 
-    def _context_row(self) -> QHBoxLayout:
-        self.context = QSpinBox()
-        self.context.setRange(32, 1_048_576)
-        self.context.setGroupSeparatorShown(True)
-        self.context.setSingleStep(1024)
-        self.context.setValue(int(self._session.args.context))
-        self.context.setAccessibleName("Context at load, tokens")
-        self.context.setFont(font("label"))
-        self.context.setFixedWidth(112)
-        self.context.lineEdit().setTextMargins(8, 0, 0, 0)
-        self.context.editingFinished.connect(self.read_again)
-        row = QHBoxLayout()
-        row.setSpacing(12)
-        row.addWidget(make_label("Context at load"))
-        row.addWidget(self.context)
-        row.addWidget(make_label("tokens. Fit counts every backend's copy and KV pool.", tone="muted"))
-        row.addStretch(1)
-        return row
-
-    def _hub_row(self) -> QHBoxLayout:
-        self.reference = QLineEdit()
-        self.reference.setPlaceholderText("owner/repository/file.gguf on Hugging Face")
-        self.reference.setAccessibleName("A model on Hugging Face")
-        self.reference.setFont(font("label"))
-        self.reference.returnPressed.connect(self.look)
-        self.look_button = Button(
-            self._themes, "Look", icon_name="search", name="Look at it before downloading"
-        )
-        self.look_button.setAutoDefault(False)
-        self.look_button.clicked.connect(self.look)
-        self.open_button = Button(self._themes, "Open a GGUF file…")
-        self.open_button.clicked.connect(self.open_requested)
-        row = QHBoxLayout()
-        row.setSpacing(8)
-        for widget in (self.reference, self.look_button, self.open_button):
-            row.addWidget(widget)
-        return row
-
-    def _buttons(self) -> QHBoxLayout:
-        self.close_button = Button(self._themes, "Close")
-        self.close_button.clicked.connect(self.accept)
-        row = QHBoxLayout()
-        row.addStretch(1)
-        row.addWidget(self.close_button)
-        return row
+    @property
+    def rows(self) -> dict[str, ModelRow]:
+        """The rows that are shown, by the model's name."""
+        return self.view.rows
 
     # the list
 
@@ -194,7 +119,7 @@ class ModelsDialog(QDialog):
         except EngineError as error:
             self._say(str(error), "error")
             return
-        context = self.context.value()
+        context = self.view.context.value()
         self._reading.start(lambda: self._read(config, context))
 
     def _show_shelf(self, models: list[ShelfModel]) -> None:
@@ -209,22 +134,7 @@ class ModelsDialog(QDialog):
         return download is not None and download.state == "done"
 
     def _rebuild(self) -> None:
-        while self._list.count() > 1:
-            widget = self._list.takeAt(0).widget()
-            if widget is not None:
-                widget.deleteLater()
-        self.rows = {}
-        heading = ""
-        for model in self._models:
-            if model.owner and not heading:
-                heading = FOUND
-                title = make_label(FOUND, bold=True)
-                title.setContentsMargins(0, 16, 0, 0)
-                self._list.insertWidget(self._list.count() - 1, title)
-            row = self.rows[model.name] = ModelRow(self._themes, model)
-            row.acted.connect(self.act)
-            row.delete_confirmed.connect(self._delete)
-            self._list.insertWidget(self._list.count() - 1, row)
+        self.view.show_models(self._models)
         self._show_rows()
 
     def _transfer(self, name: str) -> Transfer:
@@ -247,20 +157,14 @@ class ModelsDialog(QDialog):
             words, tone, share = load_words(board, session.unloaded)
             if not self._models:
                 words, tone = "Looking at the models on this machine …", "muted"
-            self._tell(words, tone)
-            self.load_bar.set_share(share)
+            self.view.say(words, tone)
+            self.view.load_bar.set_share(share)
 
     # what is done
 
     def _say(self, words: str, tone: str = "muted") -> None:
         self._held = True
-        self._tell(words, tone)
-
-    def _tell(self, words: str, tone: str) -> None:
-        if words != self.state.text():
-            self.state.setText(words)
-            self.state.setAccessibleName(words)
-        set_tone(self.state, tone)
+        self.view.say(words, tone)
 
     def act(self, name: str, action: str) -> None:
         self._held = False
@@ -269,7 +173,7 @@ class ModelsDialog(QDialog):
         elif action == "Pause":
             self._downloads.pause(name)
         elif action == "Load":
-            self.load_requested.emit(name, self.context.value())
+            self.load_requested.emit(name, self.view.context.value())
         elif action == "Unload":
             self.unload_requested.emit()
         self._show_rows()
@@ -286,7 +190,7 @@ class ModelsDialog(QDialog):
 
     def look(self) -> None:
         """Family, tensors and fit of the model on Hugging Face, before anything is downloaded."""
-        text = self.reference.text().strip()
+        text = self.view.reference.text().strip()
         if not text:
             self._say("Write which model: owner/repository/file.gguf.", "error")
             return
@@ -295,7 +199,7 @@ class ModelsDialog(QDialog):
         except EngineError as error:
             self._say(str(error), "error")
             return
-        context = self.context.value()
+        context = self.view.context.value()
         self._say(f"Looking at {text} …")
         self._looking.start(lambda: self._look_at(config, context, text))
 

@@ -137,7 +137,7 @@ def test_load_takes_the_context_and_unload_frees_the_engine(rig, sheet, qtbot) -
     menu = rig.window.model_menu
     sheet.load_requested.connect(menu.load_requested)
     sheet.unload_requested.connect(rig.session.unload)
-    sheet.context.setValue(2048)
+    sheet.view.context.setValue(2048)
     sheet.rows["/x/theirs.gguf"].action.click()
     qtbot.waitUntil(lambda: bool(rig.engines))
     assert (rig.engine.config.model, rig.engine.config.context) == ("/x/theirs.gguf", 2048)
@@ -151,7 +151,7 @@ def test_load_takes_the_context_and_unload_frees_the_engine(rig, sheet, qtbot) -
     qtbot.waitUntil(lambda: old.closed)
     rig.settle()
     assert rig.board.failure == UNLOADED and not rig.window.toolbar.run_button.isEnabled()
-    assert sheet.state.text() == "Nothing is loaded."
+    assert sheet.view.state.text() == "Nothing is loaded."
     assert sheet.rows["/x/theirs.gguf"].action.text() == "Load"
     rig.window.wishes.choose_model("/x/theirs.gguf")
     qtbot.waitUntil(lambda: len(rig.engines) == 2)
@@ -168,23 +168,23 @@ def test_deleting_asks_in_the_row(sheet, qtbot, monkeypatch) -> None:
     assert not row.sure.isVisible() and row.delete.isVisible() and not gone
     row.delete.click()
     row.sure.click()
-    assert gone == ["half"] and "was deleted" in sheet.state.text()
+    assert gone == ["half"] and "was deleted" in sheet.view.state.text()
 
 
 def test_a_look_at_the_hub_names_refusals_before_a_download(rig, sheet, qtbot) -> None:
     refused = model("hf:o/r/m.gguf", family="gemma3", fit=Fit("refused", "Tensors of the type IQ2_XXS."))
     sheet._look_at = lambda _config, _context, text: (None, refused)
-    sheet.reference.setText("o/r/m.gguf")
-    QTest.keyClick(sheet.reference, Qt.Key.Key_Return)
+    sheet.view.reference.setText("o/r/m.gguf")
+    QTest.keyClick(sheet.view.reference, Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: "hf:o/r/m.gguf" in sheet.rows)
-    assert "cannot be used" in sheet.state.text() and "IQ2_XXS" in sheet.state.text()
+    assert "cannot be used" in sheet.view.state.text() and "IQ2_XXS" in sheet.view.state.text()
     assert not sheet.rows["hf:o/r/m.gguf"].action.isVisible()
     assert not sheet._downloads.by_name  # Return in the field pressed no other button
 
 
 def test_an_empty_reference_is_answered_in_words(sheet) -> None:
-    sheet.look_button.click()
-    assert "owner/repository/file.gguf" in sheet.state.text()
+    sheet.view.look_button.click()
+    assert "owner/repository/file.gguf" in sheet.view.state.text()
 
 
 def test_loading_is_told_with_its_share(rig) -> None:
