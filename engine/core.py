@@ -154,6 +154,7 @@ class Core:
         unit = self.supervisor.units[name]
         why = unit.message
         self.router.remove(name)
+        self._stalls.gone(name)
         now = self.clock.now_s()
         ended, moved = [], []
         self.calibrator.drop(name)
@@ -194,6 +195,7 @@ class Core:
             self.supervisor.start(name)
 
     def _on_report(self, report: StepReport) -> None:
+        report = self._stalls.current(report)
         self.router.observe(report)
         self.calibrator.on_report(report)
         self.bursts.on_report(report)

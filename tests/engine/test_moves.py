@@ -71,3 +71,32 @@ def test_a_death_on_the_way_loses_nothing(house: House, dead: str) -> None:
     done = house.done(waits)
     assert done is not None and done.reason is LENGTH and done.backend != dead
     house.check()
+
+
+def test_a_move_whose_target_died_goes_back_and_is_no_move(house: House) -> None:
+    _, waits = waiting_fifth(house)
+    ask(house, waits)
+    house.hand("cpu").die()
+    house.pump("gpu")
+    receipts = [e.receipt for e in house.events if isinstance(e, RequestRouted)]
+    assert [(r.chosen, r.moved_from) for r in receipts if r.request_id == waits] == [(GPU, None)] * 2
+    assert "Moved" not in receipts[-1].reason
+    assert house.reasons([waits]) == [LENGTH]
+    house.check()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_left_a_stalled_backend_and_comes_back_lives_on(house: House, begun: bool) -> None:
+    """The backend's late answer to the first leave-taking is not the end of the second stay."""
+    request_id = house.chat("there and back", new=3)
+    if begun:
+        house.hand("gpu").begin()
+    house.wait_s(6)  # nothing was heard: it goes to the cpu
+    house.hand("gpu").step()
+    house.hand("cpu").die()  # both is seen in one turn: the gpu lives again, and gets it back
+    house.pump("gpu")
+    receipts = [e.receipt for e in house.events if isinstance(e, RequestRouted)]
+    assert [(r.chosen, r.moved_from) for r in receipts] == [(GPU, None), (CPU, GPU), (GPU, CPU)]
+    done = house.done(request_id)
+    assert done is not None and (done.reason, done.output_tokens) == (LENGTH, 3)
+    house.check()
