@@ -166,6 +166,7 @@ class MainWindow(QMainWindow):
         self.model_menu.profile_chosen.connect(wishes.choose_profile)
         self.model_menu.load_requested.connect(wishes.load_model)
         self.model_menu.sheet_requested.connect(wishes.show_models)
+        self.prompt.step_requested.connect(wishes.take_step)
         self.backends.restart_requested.connect(self.bridge.restart_backend)
         self.backends.log_requested.connect(self.actions_by_name["log"].trigger)
         self.requests.emulated_requested.connect(wishes.run_emulated)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from app.comparison import Comparer
 from app.models_dialog import ModelsDialog
 from app.series.choices import policy_choices, preset_choices
+from app.series.next_steps import AGAIN, MODELS, RESTART
 from app.series.outcome import RunSummary, partner
 from app.series.verdict import Verdict
 from app.session import EMULATED, EMULATED_PRESET
@@ -221,6 +222,15 @@ class Wishes:
         self._window.session.save(changes)
         self._window.session.adopt(changes)
         self._bridge.set_weights(weights)
+
+    def take_step(self, key: str) -> None:
+        """What the prompt panel offers where nothing can be asked."""
+        if key == MODELS:
+            self.show_models()
+        elif key == AGAIN:
+            self.reload()
+        elif key.startswith(RESTART):
+            self._bridge.restart_backend(key.removeprefix(RESTART))
 
     def show_settings(self) -> SettingsDialog:
         window = self._window

@@ -1,7 +1,5 @@
 """The conversation: what was asked, the replies as they stream, and who wrote them."""
 
-from dataclasses import replace
-
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QFileDialog, QStackedWidget, QVBoxLayout, QWidget
@@ -9,23 +7,25 @@ from PySide6.QtWidgets import QFileDialog, QStackedWidget, QVBoxLayout, QWidget
 from app.chats import ChatStore
 from app.series.board import Board
 from app.series.conversation import Conversation
+from app.series.next_steps import problem_of, steps_of
 from app.talks import Chat, Talks
 from app.theme import ThemeHolder
 from app.widgets.composer import Composer
 from app.widgets.conversation_list import ConversationList
 from app.widgets.getting_ready import GettingReady
 from app.widgets.labels import make_label
+from app.widgets.next_steps import NextSteps
 from app.widgets.panel import PADDING, Panel
 from app.widgets.popover import Popover
 from app.widgets.prompt_title import PromptTitle, ask_export, edit_system
 from app.widgets.transcript import Transcript
 from engine.errors import EngineError
-from engine.events import SetupStep
 
 
 class PromptPanel(Panel):
-    topics = frozenset({"setup", "model", "text", "requests", "notices"})
+    topics = frozenset({"setup", "model", "text", "requests", "notices", "backends"})
     receipt_requested = Signal(int)
+    step_requested = Signal(str)  # key of a `NextStep`
     failed = Signal(str)  # a sentence for the user
     least = QSize(280, 320)
 
@@ -47,6 +47,7 @@ class PromptPanel(Panel):
         self.failure = make_label("", "body", tone="error")
         self.failure.setWordWrap(True)
         self.failure.hide()
+        self.next_steps = NextSteps(themes)
         self.composer = Composer(themes)
         self._pages = QStackedWidget()
         self._pages.addWidget(self.getting_ready)
@@ -55,6 +56,7 @@ class PromptPanel(Panel):
         column.setContentsMargins(PADDING, PADDING, PADDING, 12)
         column.setSpacing(12)
         column.addWidget(self.failure)
+        column.addWidget(self.next_steps)
         column.addWidget(self._pages, 1)
         column.addWidget(self.composer)
         self.body.addLayout(column, 1)
@@ -72,6 +74,8 @@ class PromptPanel(Panel):
         transcript.receipt_requested.connect(self.receipt_requested)
         transcript.action_requested.connect(self.act)
         self.title.chosen.connect(self.act)
+        self.next_steps.chosen.connect(self.step_requested)
+        self.getting_ready.way_out.chosen.connect(self.step_requested)
         composer.send.connect(self.send)
         composer.stop.connect(self.stop)
         composer.edit_cancelled.connect(self._stop_editing)
@@ -212,15 +216,17 @@ class PromptPanel(Panel):
 
     def refresh(self, topics: set[str], now_s: float) -> None:
         ready, failure = self.board.ready, self.board.failure
-        steps = self._steps()
+        steps = steps_of(self.board)
         words = "Prompt" if ready else "Not ready" if failure else "Getting ready"
         self.title.show_state(words, ready, "" if ready or failure else self.getting_ready.summary(steps))
-        self.failure.setText(failure or "")
-        self.failure.setVisible(bool(failure))
+        problem, ways = problem_of(self.board)
+        self.failure.setText(problem)
+        self.failure.setVisible(bool(problem))
+        self.next_steps.show_steps(ways)
         self._pages.setCurrentIndex(1 if ready else 0)
-        self.composer.set_ready(ready and not failure)
+        self.composer.set_ready(ready and not problem)
         if not ready:
-            self.getting_ready.show_steps(steps)
+            self.getting_ready.show_steps(steps, under_way=not failure)
         if failure:
             self.talks.end_all()
         if "text" in topics:
@@ -230,16 +236,3 @@ class PromptPanel(Panel):
     def _show_meter(self) -> None:
         most = self.board.model.context_tokens if self.board.model else 0
         self.composer.meter.set_tokens(self.talk.used_tokens(), most)
-
-    def _steps(self) -> dict[str, SetupStep]:
-        """The engine's steps, after those that come before it can say anything."""
-        begun = bool(self.board.setup or self.board.failure)
-        start = SetupStep("start", "Start the engine", state="done" if begun else "running")
-        steps = {
-            "window": SetupStep("window", "Open the window", state="done"),
-            "start": start,
-            **self.board.setup,
-        }
-        if self.board.failure:  # nothing goes on any more
-            steps = {k: replace(s, state="failed") if s.state == "running" else s for k, s in steps.items()}
-        return steps

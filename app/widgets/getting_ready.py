@@ -4,8 +4,10 @@ from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
+from app.series.next_steps import OTHER
 from app.theme import ThemeHolder, font
 from app.widgets.icons import pixmap
+from app.widgets.next_steps import NextSteps
 from engine.events import SetupStep
 
 TEXT_X = 28
@@ -100,17 +102,21 @@ class GettingReady(QScrollArea):
         self._column = QVBoxLayout(inner)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(0)
+        self.way_out = NextSteps(themes)  # below the steps: a download may be of a model that nobody wants
+        self._column.addWidget(self.way_out)
         self._column.addStretch(1)
         self.setWidget(inner)
 
-    def show_steps(self, steps: dict[str, SetupStep]) -> None:
+    def show_steps(self, steps: dict[str, SetupStep], under_way: bool = True) -> None:
+        """`under_way`: they go on by themselves, so that all one can do is to take another model."""
         for key, step in steps.items():
             line = self._lines.get(key)
             if line is None:
                 line = self._lines[key] = StepLine(self._themes, step)
-                self._column.insertWidget(self._column.count() - 1, line)
+                self._column.insertWidget(self._column.count() - 2, line)
             elif line.step != step:
                 line.set_step(step)
+        self.way_out.show_steps((OTHER,) if under_way else ())
 
     def forget(self) -> None:
         """Another engine begins with its own steps."""
