@@ -119,9 +119,13 @@ class Hindsight(QObject):
     def what_if(self, run_id: str | None) -> WhatIf:
         return self._what_ifs.get(run_id or "", WhatIf())
 
-    def ask(self, row: RequestRow) -> None:
-        """Simulate the burst of `row` elsewhere. One at a time: a new question ends the one before."""
-        run = self._board.run
+    def ask(self, row: RequestRow, board: Board | None = None) -> None:
+        """Simulate the burst of `row` elsewhere. One at a time: a new question ends the one before.
+
+        `board` holds the row where that is a run of the past.
+        """
+        board = board or self._board
+        run = board.run
         if row.run_id is None or run is None or run.started.run_id != row.run_id:
             self._tell(row.run_id or "", WhatIf(problem=TYPED))
             return
@@ -130,7 +134,7 @@ class Hindsight(QObject):
         if known.policies() and known.elsewhere(row.number):
             return
         try:
-            spec = spec_of(self._board, row, str(self._find(row.run_id[:8])), known)
+            spec = spec_of(board, row, str(self._find(row.run_id[:8])), known)
         except EngineError as error:
             self._tell(row.run_id, WhatIf(known.cases, problem=str(error)))
             return

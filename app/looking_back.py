@@ -9,10 +9,13 @@ from PySide6.QtWidgets import QWidget
 
 from app.hindsight import Hindsight
 from app.history_dialog import History, show_history
+from app.panels.receipt import ReceiptSheet
 from app.panels.requests import RequestsPanel
 from app.panels.result_page import Shown
+from app.series.board import Board
 from app.series.history import board_of, open_run
 from app.series.outcome import RunSummary
+from app.widgets.panel import PADDING
 from engine.errors import EngineError
 
 if TYPE_CHECKING:
@@ -63,10 +66,22 @@ class LookingBack(QObject):
         board = board_of(shown.now)
         panel = RequestsPanel(board, self._window.themes, parent)
         panel.setObjectName("plain")  # the card has a frame already
+        panel.setContentsMargins(PADDING, 0, PADDING, 0)  # its edge is that of the card's title
         panel.failed.connect(self._window.wishes.fail)
+        panel.receipt_requested.connect(lambda request_id: self._show_receipt(board, panel, request_id))
         ends = (r.finished_s for r in board.requests.values() if r.finished_s is not None)
         panel.refresh(set(panel.topics), max(ends, default=0.0))
         return panel
+
+    def _show_receipt(self, board: Board, panel: RequestsPanel, request_id: int) -> None:
+        """Why a request of the run on the card went where it did, as it was recorded."""
+        card, pages = self._window.card, self._window.pages
+        sheet = ReceiptSheet(board, self._window.themes, pages)  # beside the card: Escape closes one alone
+        sheet.use_hindsight(self.hindsight)
+        sheet.failed.connect(self._window.wishes.fail)
+        sheet.closed.connect(panel.table.setFocus)
+        card.lay_over(sheet)
+        sheet.show_request(request_id)
 
     def _board_changed(self, topics: set[str]) -> None:
         if "run" in topics:

@@ -7,7 +7,7 @@ from app.comparison import Comparer
 from app.models_dialog import ModelsDialog
 from app.series.choices import policy_choices, preset_choices
 from app.series.next_steps import AGAIN, MODELS, RESTART
-from app.series.outcome import RunSummary, partner
+from app.series.outcome import RunSummary, partner, with_token_times
 from app.series.verdict import Verdict
 from app.session import EMULATED, EMULATED_PRESET
 from app.settings_dialog import SettingsDialog
@@ -94,7 +94,9 @@ class Wishes:
             return
         if self.runs and self.runs[-1].result.get("run_id") == done.run_id:
             return
-        self.runs.append(RunSummary(done.result, self._emulation()))
+        rows = (r for r in self._board.requests.values() if r.run_id == done.run_id)
+        times = {r.number: [t - r.arrival_s for t in r.token_times_s] for r in rows}
+        self.runs.append(RunSummary(with_token_times(done.result, times), self._emulation()))
         del self.runs[:-KEPT_RUNS]
         self.show_result()
 

@@ -65,7 +65,7 @@ class Recorder:
             )
 
     def request(self, entry: Entry, offset_s: float) -> None:
-        """A request that ended."""
+        """A request that ended. The times of its tokens count from its submission."""
         request = entry.request
         self._line(
             {
@@ -79,6 +79,7 @@ class Recorder:
                 "output_tokens": len(entry.tokens),
                 "backend": entry.backend,
                 "finish_reason": entry.reason,
+                "token_times_s": [round(s - request.arrival_s, 6) for s in entry.token_times_s],
             }
         )
 

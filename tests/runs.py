@@ -21,18 +21,23 @@ def write_run(
     calibrated: bool = True,
     version: int = VERSION,
     emulated: bool = True,
+    token_times: bool = True,
     **changes: object,
 ) -> Path:
-    """`ended` requests have ended; None = all of them, and the result is there. `changes` go into it."""
+    """`ended` requests have ended; None = all of them, and the result is there. `changes` go into it.
+
+    Without `token_times` it is as earlier versions wrote it.
+    """
     profile = load_profile("apple-m2-published")
     workload = make_workload(preset, fake_tokenise)
-    result = dict(Simulation(profile, policy).run(workload))
+    result = dict(Simulation(profile, policy).run(workload, token_times=True))
     head = head_json(run_id, workload, policy, "smollm2", emulated, profile if calibrated else None)
     head["date"] = f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]}T{stamp[9:11]}:{stamp[11:13]}:{stamp[13:15]}"
     lines: list[dict[str, Any]] = [{"format": FORMAT, "version": version, "offramp": "0.1.0", **head}]
     rows = result["requests"]
     assert isinstance(rows, list)
-    for row, planned in list(zip(rows, workload.requests, strict=True))[:ended]:
+    times_s = [row.pop("token_times_s") for row in rows]
+    for row, planned, times in list(zip(rows, workload.requests, times_s, strict=True))[:ended]:
         lines.append(
             {
                 "request": row["id"],
@@ -45,6 +50,7 @@ def write_run(
                 "output_tokens": row["output_tokens"],
                 "backend": row["backend"],
                 "finish_reason": row["finish_reason"],
+                **({"token_times_s": times} if token_times else {}),
             }
         )
     if ended is None:

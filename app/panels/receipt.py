@@ -219,13 +219,16 @@ class ReceiptSheet(QFrame):
         """Who simulates what the button asks for."""
         self._hindsight = hindsight
         self.what_if_button.show()
-        hindsight.what_if_changed.connect(lambda _run: self.refresh(set(self.topics), self._now_s))
+        hindsight.what_if_changed.connect(self._what_if_changed)
+
+    def _what_if_changed(self, _run_id: str) -> None:
+        self.refresh(set(self.topics), self._now_s)
 
     def ask_what_if(self) -> None:
         row = self.current()
         if row is None or self._hindsight is None or not self.what_if_button.isEnabled():
             return
-        self._hindsight.ask(row)
+        self._hindsight.ask(row, self.board)
         bar = self.scroll.verticalScrollBar()
         bar.setValue(bar.maximum())
 

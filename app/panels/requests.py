@@ -76,16 +76,23 @@ class RequestsPanel(Panel):
             themes, "Filter", kind="ghost", icon_name="filter", name="Filter requests"
         )
         self.filter_button.setCheckable(True)
+        self.why_button = Button(
+            themes, "Why?", kind="ghost", name="Why it went there",
+            tip="The receipt of the selected request, or of the last one (Enter in the table)",
+        )  # fmt: skip
         self.copy_button = Button(themes, "Copy", kind="ghost", icon_name="copy", name="Copy requests")
         self.csv_button = Button(
             themes, "CSV", kind="ghost", icon_name="download", name="Save requests as CSV"
         )
-        for widget in (self.filter_edit, self.filter_button, self.copy_button, self.csv_button):
+        for widget in (
+            self.filter_edit, self.why_button, self.filter_button, self.copy_button, self.csv_button
+        ):  # fmt: skip
             row.addWidget(widget)
         self._build_table()
         self._build_empty()
         self.filter_button.toggled.connect(self._toggle_filter)
         self.filter_edit.textChanged.connect(self._filter)
+        self.why_button.clicked.connect(self.ask_why)
         self.copy_button.clicked.connect(self.copy)
         self.csv_button.clicked.connect(self._ask_path)
         self._sorted_s = 0.0
@@ -147,7 +154,7 @@ class RequestsPanel(Panel):
     def _show_empty(self, empty: bool) -> None:
         self.table.setHidden(empty)
         self.empty.setHidden(not empty)
-        for button in (self.filter_button, self.copy_button, self.csv_button):
+        for button in (self.why_button, self.filter_button, self.copy_button, self.csv_button):
             button.setHidden(empty)
         self.filter_edit.setHidden(empty or not self.filter_button.isChecked())
         if empty:
@@ -169,7 +176,7 @@ class RequestsPanel(Panel):
         super().resizeEvent(event)
         wide = self.width() >= TIMELINE_FROM_PX
         self.table.setColumnHidden(TIMELINE, not wide)
-        room = self.width() - 16  # less a scroll bar
+        room = self.contentsRect().width() - 16  # less a scroll bar
         spread = 1.0 if wide else max(1.0, room / sum(WIDTHS))
         part = (room - sum(NARROWEST)) / (sum(WIDTHS) - sum(NARROWEST))
         part = min(1.0, max(0.0, part))
@@ -239,6 +246,13 @@ class RequestsPanel(Panel):
     def _open(self, index: QModelIndex) -> None:
         row = self.model.rows[self.proxy.mapToSource(index).row()]
         self.receipt_requested.emit(int(row.request_id))
+
+    def ask_why(self) -> None:
+        """The receipt of the selected request, else of the last in the table."""
+        last = self.proxy.index(self.proxy.rowCount() - 1, 0)
+        index = self.table.currentIndex()
+        if last.isValid():
+            self._open(index if index.isValid() else last)
 
     def _toggle_filter(self, on: bool) -> None:
         self.filter_edit.setVisible(on)

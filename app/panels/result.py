@@ -5,21 +5,18 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from PySide6.QtCore import QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QGuiApplication, QImage, QKeySequence, QPainter, QPaintEvent, QShortcut
-from PySide6.QtSvg import QSvgGenerator
+from PySide6.QtGui import QGuiApplication, QHideEvent, QKeySequence, QPainter, QPaintEvent, QShortcut
 from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
-from app.panels.painting import LEFT, RIGHT, draw_text, hair
 from app.panels.result_page import EDGE
-from app.theme import Theme, ThemeHolder, font
+from app.panels.result_picture import HEADER, ResultPicture, Shown
+from app.theme import ThemeHolder, font
 from app.widgets.controls import Button, EmulatedMark
 from app.widgets.labels import make_label
 from app.widgets.panel import ElidedLabel
 
 CARD, LEAST_MARGIN = QSize(1344, 824), 32
-HEADER, FOOTER = 56, 64
-PICTURE = QSize(1344, 760)
-SCALE = 2  # of a PNG
+FOOTER = 64
 FILES = {
     "png": ("Save the result as PNG", "PNG (*.png)"),
     "svg": ("Save the result as SVG", "SVG (*.svg)"),
@@ -27,25 +24,18 @@ FILES = {
 }
 
 
-class Shown(Protocol):
-    """What a card needs of a result: a burst's or a comparison's."""
-
-    @property
-    def emulation(self) -> str: ...
-    @property
-    def stem(self) -> str: ...
-    def phrases(self) -> tuple[str, ...]: ...
-    def spoken(self) -> str: ...
-    def markdown(self) -> str: ...
-    def json(self) -> str: ...
-    def paint(self, painter: QPainter, theme: Theme, rect: QRectF) -> None: ...
-
-
 @runtime_checkable
 class HasRun(Protocol):
     """A single run: its requests can be shown."""
 
     now: object
+
+
+class Sheet(Protocol):
+    """What can lie over the card, at its right."""
+
+    def place(self, area: QRect) -> None: ...
+    def deleteLater(self) -> None: ...
 
 
 class Page(QWidget):
@@ -90,6 +80,7 @@ class ResultCard(QWidget):
         self.pages = QStackedWidget(self.card)
         self.pages.addWidget(self.page)
         self.requests: QWidget | None = None  # the table of the run's requests, made when asked for
+        self.sheet: Sheet | None = None  # the receipt of one of them
         column.addWidget(self.pages, 1)
         column.addWidget(self._separator())
         column.addWidget(self._footer())
@@ -164,6 +155,7 @@ class ResultCard(QWidget):
         self.emulated.setVisible(bool(shown.emulation))
         self.emulated.set_detail("" if shown.emulation == "emulated" else shown.emulation)
         self.page.setAccessibleName(shown.spoken())
+        self.lay_over(None)
         self.requests_button.setChecked(False)
         self._forget_requests()
         self.requests_button.setVisible(self.requests_of is not None and isinstance(shown, HasRun))
@@ -179,6 +171,7 @@ class ResultCard(QWidget):
             self.requests = self.requests_of(self.shown, self.pages)
             self.pages.addWidget(self.requests)
         self.pages.setCurrentIndex(1 if requests and self.requests is not None else 0)
+        self.lay_over(None)
         self.requests_button.setText("Figures" if requests else "Requests")
         self.requests_button.setAccessibleName("Show the figures" if requests else "Show the requests")
 
@@ -188,12 +181,22 @@ class ResultCard(QWidget):
             self.requests.deleteLater()
             self.requests = None
 
+    def lay_over(self, sheet: Sheet | None) -> None:
+        """`sheet`, a sibling, lies over the card in place of the one before, and goes with the card."""
+        before, self.sheet = self.sheet, sheet
+        if before is not None:
+            before.deleteLater()
+        if sheet is not None:
+            sheet.place(self.rect())
+
     def place(self) -> None:
         area = self.parentWidget().rect()
         self.setGeometry(area)
         wide = min(CARD.width(), area.width() - 2 * LEAST_MARGIN)
         high = min(CARD.height(), area.height() - 2 * LEAST_MARGIN)
         self.card.setGeometry(QRect((area.width() - wide) // 2, (area.height() - high) // 2, wide, high))
+        if self.sheet is not None:
+            self.sheet.place(area)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -202,6 +205,10 @@ class ResultCard(QWidget):
     def mousePressEvent(self, event) -> None:
         if not self.card.geometry().contains(event.position().toPoint()):
             self.close_card()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self.lay_over(None)
 
     def close_card(self) -> None:
         self.hide()
@@ -235,53 +242,11 @@ class ResultCard(QWidget):
             if kind == "json":
                 Path(path).write_text(self.shown.json(), encoding="utf-8")
                 return True
-            done = self._save_png(path) if kind == "png" else self._save_svg(path)
-            if done:
+            picture = ResultPicture(self.shown, self.phrase.full_text(), self._themes.current)
+            if picture.save_png(path) if kind == "png" else picture.save_svg(path):
                 return True
             reason = "it cannot be written there"
         except OSError as error:
             reason = str(error.strerror)
         self.failed.emit(f"The result was not saved: {reason}. Choose another folder.")
         return False
-
-    def _save_png(self, path: str) -> bool:
-        image = QImage(PICTURE * SCALE, QImage.Format.Format_RGB32)
-        image.setDevicePixelRatio(SCALE)
-        painter = QPainter(image)
-        self.draw_picture(painter)
-        painter.end()
-        return image.save(path, "PNG")
-
-    def _save_svg(self, path: str) -> bool:
-        Path(path).touch()  # the generator says nothing where it cannot write
-        generator = QSvgGenerator()
-        generator.setFileName(path)
-        generator.setSize(PICTURE)
-        generator.setViewBox(QRect(0, 0, PICTURE.width(), PICTURE.height()))
-        generator.setTitle(f"Offramp: {self.phrase.full_text()}")
-        painter = QPainter()
-        if not painter.begin(generator):
-            return False
-        self.draw_picture(painter)
-        painter.end()
-        return True
-
-    def draw_picture(self, painter: QPainter) -> None:
-        """The card without its buttons; an emulated result says so in every picture."""
-        theme, wide = self._themes.current, PICTURE.width()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.fillRect(0, 0, wide, PICTURE.height(), theme.panel)
-        bold, label = font("body", bold=True), font("label")
-        head = QRectF(EDGE, 0, wide - 2 * EDGE, HEADER)
-        drawn = draw_text(painter, head, LEFT, "Offramp", bold, theme.text)
-        rest = head.adjusted(drawn.width() + 16, 0, -300, 0)
-        draw_text(painter, rest, LEFT, self.phrase.full_text(), label, theme.muted, elide=True)
-        if self.shown is not None and self.shown.emulation:
-            text = f"EMULATED  {self.shown.emulation}"
-            box = draw_text(painter, head.adjusted(0, 0, -10, 0), RIGHT, text, label, theme.emulated)
-            painter.setPen(hair(theme.emulated, 1, (3, 3)))
-            painter.drawRoundedRect(box.adjusted(-9.5, -3.5, 9.5, 3.5), 4, 4)
-        painter.fillRect(0, HEADER, wide, 1, theme.line)
-        if self.shown is not None:
-            area = QRectF(0, HEADER, wide, PICTURE.height() - HEADER)
-            self.shown.paint(painter, theme, area)

@@ -243,7 +243,7 @@ class ResultPage:
         extra = notes(self.shown.now, self.shown.before)
         lines = [line for note in extra for line in wrap(note, self.label, width)]
         below = 28 + 16 * len(lines) + regret_height(self.shown.regret)
-        row = min(52.0, max(26.0, (self.bottom - self.y - below) / len(shown)))
+        row = min(52.0, max(22.0, (self.bottom - self.y - below) / len(shown)))
         for metric in shown:
             self._line(left, right, self.y)
             self._metric(metric, left, ends, row, both)

@@ -12,17 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from app.series.board import BackendView, Board, RequestRow, RunView
-from app.series.outcome import RunSummary
+from app.series.outcome import RunSummary, with_token_times
 from engine.errors import EngineError, ModelFileError
 from engine.events import BackendInfo, BackendState, BurstDone, BurstStarted, ModelLoaded
 from engine.profiling.profile import load_profile, published_profiles
 from engine.receipt import Candidate, Receipt
 from engine.recording import read_head, runs_dir
 from engine.request import BackendName, FinishReason, RequestId, RequestState
+from engine.weights import parse_weights
 
 MOST = 500  # files listed, the newest ones
 TAIL, NEAR = 65_536, 8_192  # bytes read at a time from the end; in which a result's first keys are
 CUT_SHORT = "It still runs, or it was stopped: there is no result."
+_REQUEST = b'{"request"'
 _MAKESPAN = re.compile(rb'"makespan_s":\s*([0-9.eE+-]+)')
 
 
@@ -118,11 +120,24 @@ def open_run(path: Path) -> RunSummary:
     try:
         data = json.loads(_last_line(path))
         result = dict(data["result"])
-        summary = RunSummary(result | {"run_file": str(path)}, _emulation(head, result))
+        result = with_token_times(result, _token_times(path)) | {"run_file": str(path)}
+        summary = RunSummary(result, _emulation(head, result))
         board_of(summary)  # what the table needs is there, too
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelFileError(f"{path.name} has no result that can be shown: it was cut short.") from error
     return summary
+
+
+def _token_times(path: Path) -> dict[int, list[float]]:
+    """By the request's number; runs of earlier versions hold none."""
+    out: dict[int, list[float]] = {}
+    with path.open("rb") as file:
+        for line in file:
+            if line.startswith(_REQUEST):
+                data = json.loads(line)
+                if times := data.get("token_times_s"):
+                    out[int(data["request"])] = [float(t) for t in times]
+    return out
 
 
 def _emulation(head: Mapping[str, Any], result: Mapping[str, Any]) -> str:
@@ -194,4 +209,5 @@ def _receipt(number: int, data: Mapping[str, Any] | None, arrival_s: float) -> R
     return Receipt(
         RequestId(number), str(data["policy"]), str(data["unit"]), BackendName(str(data["chosen"])),
         str(data["reason"]), arrival_s, candidates, data.get("moved_from"),
+        parse_weights(str(data["weights"])) if data.get("weights") else None,
     )  # fmt: skip

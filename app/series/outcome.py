@@ -63,6 +63,11 @@ class RunSummary:
         """Known "ttft_s" or "e2e_s"."""
         return [v for r in self.requests() if (v := getattr(r, kind)) is not None]
 
+    def gaps_s(self) -> list[float]:
+        """Times between tokens of every request; [] where the run does not hold them."""
+        times = (r.get("token_times_s") or () for r in self.result.get("requests") or ())
+        return [b - a for each in times for a, b in zip(each, each[1:], strict=False)]
+
     def unfinished(self) -> int:
         reasons = [r.get("finish_reason") for r in self.result.get("requests") or ()]
         return sum(reason in ("abort", "error") for reason in reasons)
@@ -95,7 +100,20 @@ def metrics(now: RunSummary, before: RunSummary | None = None) -> list[Metric]:
         for q in (50, 95):
             values = pair(lambda r, kind=kind, q=q: percentile(r.values(kind), q))
             out.append(Metric(f"{name} p{q}", "s", 2, *values))
+    gaps = pair(lambda r: percentile([gap * 1000 for gap in r.gaps_s()], 95))
+    out.insert(4, Metric("ITL p95", "ms", 1, *gaps))
     return out
+
+
+def with_token_times(result: Mapping[str, Any], times_s: Mapping[int, Sequence[float]]) -> dict[str, Any]:
+    """A run's result with when each token came, by the request's number, counted from its arrival."""
+    requests = [
+        {**r, "token_times_s": list(times_s[int(r["id"])])}
+        if int(r["id"]) in times_s and not r.get("token_times_s")
+        else r
+        for r in result.get("requests") or ()
+    ]
+    return {**result, "requests": requests}
 
 
 def headline(run: RunSummary) -> str:

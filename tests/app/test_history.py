@@ -1,7 +1,9 @@
 """Runs of earlier sessions: listed in whatever state their files are, opened to read, deleted when sure."""
 
 import json
+import math
 import os
+from itertools import pairwise
 
 import pytest
 from PySide6.QtCore import Qt
@@ -10,6 +12,7 @@ from test_charts import keep_panels, texts, too_wide  # noqa: F401
 
 from app.history_dialog import History
 from app.series.history import CUT_SHORT, board_of, open_run, past_runs
+from app.series.outcome import metrics
 from app.series.rows import delimited
 from engine.errors import EngineError
 from engine.recording import runs_dir
@@ -73,6 +76,77 @@ def test_a_run_comes_back_with_its_requests_and_receipts() -> None:
     assert len(table) == 9 and table[8].split(",")[:6] == ["8", "finished", "CPU", "516", "496", "128"]
     assert float(table[8].split(",")[9]) == pytest.approx(result["requests"][7]["e2e_s"], abs=0.01)
     assert board.ranks() == {"cpu": 1, "gpu": 0}
+
+
+def test_token_times_give_the_gaps_between_tokens() -> None:
+    run = open_run(write_run(runs_dir(), "r"))
+    rows = board_of(run).requests.values()
+    assert all(len(row.token_times_s) == row.output_tokens == 128 for row in rows)
+    for row in rows:
+        assert row.token_times_s[0] == pytest.approx(row.first_token_s, abs=1e-4)
+        assert row.token_times_s[-1] == pytest.approx(row.finished_s, abs=1e-4)
+    shown = {m.name: m.now for m in metrics(run)}
+    gaps = sorted(b - a for r in rows for a, b in pairwise(r.token_times_s))
+    assert shown["ITL p95"] == pytest.approx(gaps[math.ceil(0.95 * len(gaps)) - 1] * 1000, abs=0.01)
+    itl = [line.split("\t")[8] for line in delimited(list(rows), 0.0, {}, "\t").splitlines()]
+    assert itl[0] == "ITL p95, ms" and all(float(value) > 0 for value in itl[1:])
+
+
+def test_a_run_of_an_earlier_version_has_no_token_times() -> None:
+    run = open_run(write_run(runs_dir(), "r", token_times=False))
+    assert {m.name: m.now for m in metrics(run)}["ITL p95"] is None
+    assert not any(row.token_times_s for row in board_of(run).requests.values())
+
+
+def test_a_past_run_tells_why_its_requests_went_where_they_did(rig, qtbot, texts) -> None:  # noqa: F811
+    write_run(runs_dir(), "past", profile="apple-m2-published")
+    asked = []
+    rig.window.looking_back.hindsight._command = lambda spec: asked.append(spec) or ["/nowhere"]
+    rig.window.looking_back.show_past(past_runs()[0].path)
+    card = rig.window.card
+    card.requests_button.click()
+    table = card.requests.table
+    table.setFocus()
+    table.selectRow(6)
+    QTest.keyClick(table, Qt.Key.Key_Return)
+    sheet = card.sheet
+    assert sheet.isVisible() and sheet.current().number == 7 and sheet.emulated.isVisible()
+    assert sheet.place_label.text() == "7 of 8" and "routed at 0.3" in sheet.phrase.full_text()
+    assert sheet.geometry().right() == rig.window.pages.rect().right() and sheet.width() == 760
+    QTest.keyClick(sheet, Qt.Key.Key_Right)
+    assert "Request 8" in sheet.body.accessibleName() and "CPU" in sheet.body.accessibleName()
+    texts.clear()
+    sheet.grab()
+    assert too_wide(texts) == []
+    sheet.ask_what_if()
+    assert asked[-1]["kind"] == "what-if" and asked[-1]["request"] == 8
+    assert asked[-1]["placement"] == ["gpu"] * 7 + ["cpu"]
+    rig.window.activateWindow()
+    QTest.keyClick(sheet, Qt.Key.Key_Escape)
+    assert not sheet.isVisible() and card.isVisible(), "one thing at a time"
+    card.requests.why_button.click()
+    assert card.sheet.isVisible() and card.sheet.current().number == 7 and card.sheet is not sheet
+    card.close_card()
+    assert card.sheet is None and rig.window.sheet.isHidden() and rig.board.run is None
+
+
+def test_the_receipt_of_a_past_run_goes_with_its_card(rig) -> None:
+    write_some()
+    rig.window.looking_back.hindsight._command = lambda _spec: ["/nowhere"]
+    runs = past_runs()
+    for run in runs[:2]:
+        rig.window.looking_back.show_past(run.path)
+        card = rig.window.card
+        assert card.sheet is None
+        card.requests_button.click()
+        card.requests.ask_why()
+        assert card.sheet.isVisible()
+    card.requests_button.click()
+    assert card.sheet is None, "the figures have no request to explain"
+    card.requests_button.click()
+    card.requests.ask_why()
+    rig.window.resize(1280, 720)
+    assert card.sheet.geometry().bottom() == rig.window.pages.rect().bottom()
 
 
 def test_opening_one_shows_its_card_and_its_table(rig, texts) -> None:  # noqa: F811

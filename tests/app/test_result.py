@@ -52,6 +52,15 @@ def test_a_finished_burst_brings_its_card(rig) -> None:
     assert card.isVisible()
 
 
+def test_the_gaps_between_tokens_are_among_the_figures(rig) -> None:
+    """The result does not hold when each token came; the window has seen it."""
+    rig.engine.publish(*golden_scene())
+    burst(rig)
+    shown = {m.name: m.now for m in metrics(rig.window.wishes.runs[-1])}
+    assert shown["ITL p95"] == pytest.approx(46.4, abs=0.1)
+    assert "| ITL p95, ms | 46.4 |" in rig.window.card.shown.markdown()
+
+
 def test_a_stopped_burst_has_no_card(rig) -> None:
     rig.engine.publish(*golden_scene(), BurstDone("run-1", True, result()))
     rig.settle()

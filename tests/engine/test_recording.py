@@ -32,6 +32,18 @@ def test_a_run_comes_back_as_it_was(recorded: Path) -> None:
     assert tokens == 8 * 127, "every decode row of every step is there"
 
 
+def test_when_each_token_came_is_in_the_file(recorded: Path) -> None:
+    lines = [json.loads(line) for line in recorded.read_text("utf-8").splitlines()]
+    rows = {r["id"]: r for r in lines[-1]["result"]["requests"]}
+    requests = [line for line in lines if "request" in line]
+    assert len(requests) == 8
+    for line in requests:
+        times, row = line["token_times_s"], rows[line["request"]]
+        assert len(times) == 128 and times == sorted(times)
+        assert times[0] == pytest.approx(row["ttft_s"], abs=1e-4)
+        assert times[-1] == pytest.approx(row["e2e_s"], abs=1e-4)
+
+
 def test_a_replay_shares_prefixes_as_the_run_did(recorded: Path) -> None:
     prompts = [r.prompt for r in read_run(recorded).workload.requests]
     assert all(p[:496] == prompts[0][:496] for p in prompts)
