@@ -2,7 +2,7 @@
 """Set Offramp up, run it, test it. Standard library only; starts on Python 3.9 and looks for a newer one.
 
     python3 packaging/dev.py run [-- arguments for offramp]
-    python3 packaging/dev.py test [arguments for pytest]
+    python3 packaging/dev.py test [arguments for pytest, such as -k name or -n 0]
     python3 packaging/dev.py check
     python3 packaging/dev.py screenshots [folder]
 
@@ -25,6 +25,7 @@ STAMP = VENV / "offramp.stamp"
 CONSTRAINTS = ROOT / "packaging" / "constraints.txt"
 WINDOWS = os.name == "nt"
 MODEL = "smollm2-135m-instruct"
+TEST_WORKERS = 2  # each loads models of its own, up to 3 GB; more would also disturb the tests of real time
 CPU_TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 
 VERSIONS = ((3, 11), (3, 12), (3, 13))  # best tested first
@@ -203,11 +204,13 @@ def check(arguments=()):
 
 
 def test(arguments):
-    """All checks, then the tests; pytest has the last word on screen."""
+    """All checks, then the tests in two processes (`-n 0`: in one); pytest has the last word on screen."""
     checked = check()
     say("pytest")
     environment = dict(os.environ, QT_QPA_PLATFORM="offscreen")
-    tested = subprocess.call(in_venv("-m", "pytest", *arguments), cwd=str(ROOT), env=environment)
+    # Whole files, so that what a file's tests share is made once; `-n 0` or another number behind it wins.
+    workers = ["-n", str(min(TEST_WORKERS, os.cpu_count() or 1)), "--dist", "loadfile"]
+    tested = subprocess.call(in_venv("-m", "pytest", *workers, *arguments), cwd=str(ROOT), env=environment)
     return tested or checked
 
 

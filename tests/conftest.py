@@ -21,6 +21,12 @@ _OWN = Path(tempfile.mkdtemp(prefix="offramp-tests-"))
 os.environ["OFFRAMP_MODELS_DIR"] = str(models_dir())
 os.environ["OFFRAMP_DATA_DIR"] = str(_OWN / "data")
 os.environ["OFFRAMP_CACHE_DIR"] = str(_OWN / "cache")
+if os.name == "posix":
+    # Converted tokenizers are the same for all processes of a run: whoever comes first makes them.
+    _TOKENIZERS = Path(os.environ.setdefault("OFFRAMP_TESTS_TOKENIZERS", str(_OWN / "tokenizers")))
+    _TOKENIZERS.mkdir(exist_ok=True)
+    (_OWN / "cache").mkdir()
+    (_OWN / "cache" / "tokenizers").symlink_to(_TOKENIZERS)
 os.environ["OFFRAMP_CONFIG_DIR"] = str(_OWN / "config")
 os.environ["OFFRAMP_LOG_DIR"] = str(_OWN / "log")
 
