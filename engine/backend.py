@@ -170,8 +170,10 @@ def serve(
     `receive(timeout_s)` returns a command, or None when none came in time (0 = only look, None = wait).
     `others_busy` tells whether another backend computed while the last step began, where that is known.
     """
-    booked_s = 0.0  # bookkeeping after the last step
+    ended_s: float | None = None  # the last step, if there was work left behind it
     while True:
+        if backend.scheduler.idle:
+            ended_s = None
         command = receive(REST_S if backend.scheduler.idle else 0)
         if command is None and backend.scheduler.idle:
             backend.runner.rest()
@@ -181,16 +183,17 @@ def serve(
                 return
             backend.handle(command)
             command = receive(0)
-        loop_s = backend.clock.now_s()
+        # A step's time runs from the end of the one before: what a request waits for is all of it, commands,
+        # booking and sending included. Behind a step of half a millisecond on a GPU that is a third more.
+        started_s = backend.clock.now_s() if ended_s is None else ended_s
         batch = backend.begin()
         if not batch.rows:
+            ended_s = None
             report = backend.idle_report()
             if report is not None:
                 send(report)
             continue
         run_s = backend.clock.now_s()
         ids = backend.runner.run(batch)
-        end_s = backend.clock.now_s()
-        # The step's time runs from the decision on: what a request waits for is all of it.
-        send(backend.finish(batch, ids, loop_s, end_s, others_busy(), run_s - loop_s + booked_s))
-        booked_s = backend.clock.now_s() - end_s
+        ended_s = backend.clock.now_s()
+        send(backend.finish(batch, ids, started_s, ended_s, others_busy(), run_s - started_s))

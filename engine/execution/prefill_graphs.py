@@ -4,7 +4,9 @@ A chunk at few tokens takes the host ten times as long to dispatch as the device
 cache attention is plain causal; behind cached tokens a mask says who sees what.
 """
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -14,16 +16,25 @@ from engine.devices import adapter
 from engine.execution.step_plan import Span, StepPlan
 from engine.execution.transformer import Progress, Transformer
 from engine.kv.storage import KVStorage, Window
+from engine.request import GREEDY, RequestId
 from engine.scheduling.batch import BatchRow
 
 FIRST_TOKENS = 32
-MOST_TOKENS = 512  # longer chunks keep the device busy without a recording
+MOST_TOKENS = 512  # of one recording; longer chunks run in pieces, where that is faster than unrecorded
+PIECES = (2, 4)  # of a chunk that are tried against the unrecorded pass
 STAGES = 8  # chunks that may be on their way to the device at once
 
 
 def token_bucket(tokens: int) -> int:
     """32, 64, ... tokens."""
     return max(FIRST_TOKENS, 1 << max(0, tokens - 1).bit_length())
+
+
+def _part(row: BatchRow, first: int, end: int) -> BatchRow:
+    """Tokens `first` to `end` of a chunk, behind the ones before them."""
+    if (first, end) == (0, row.length):
+        return row
+    return replace(row, tokens=row.tokens[first:end], start=row.start + first)
 
 
 class PrefillGraphs:
@@ -43,14 +54,44 @@ class PrefillGraphs:
         self._inputs = torch.zeros(size, dtype=torch.int64, device=self._device)
         self._replays: dict[tuple[int, int], Callable[[], None]] = {}
         self._logits: dict[tuple[int, int], torch.Tensor] = {}
+        self.pieces = 1  # most recordings that one chunk may take, one after another
         if self._device.type == "cuda":
             self._warm(on_progress)
 
     def takes(self, row: BatchRow) -> bool:
-        return 1 < row.length <= MOST_TOKENS
+        return 1 < row.length <= MOST_TOKENS * self.pieces
+
+    def choose_pieces(self, plain: Callable[[BatchRow], torch.Tensor], context_tokens: int) -> None:
+        """Find by trial how many pieces still beat `plain`, the unrecorded pass. The cache must hold nothing
+        yet: it is written to. A small model's pass takes the host as long for 600 tokens as for 2,000, and
+        the device far less; a large one's keeps the device busy."""
+        room = min(context_tokens, self._storage.blocks * BLOCK_TOKENS)
+        for pieces in (n for n in PIECES if MOST_TOKENS * n <= room):
+            tokens = [5 + i % 50 for i in range(MOST_TOKENS * pieces)]
+            blocks = list(range(len(tokens) // BLOCK_TOKENS))
+            row = BatchRow(RequestId(0), 0, tokens, 0, blocks, True, False, GREEDY, tokens, len(tokens))
+            if self._seconds(self.logits, row) > self._seconds(plain, row):
+                return
+            self.pieces = pieces
+
+    def _seconds(self, compute: Callable[[BatchRow], torch.Tensor], row: BatchRow) -> float:
+        """Best of three, after one that prepares kernels."""
+        times = []
+        for _ in range(4):
+            begin = time.perf_counter()
+            compute(row)
+            adapter.wait(self._device)
+            self.settled()
+            times.append(time.perf_counter() - begin)
+        return min(times[1:])
 
     def logits(self, row: BatchRow) -> torch.Tensor:
         """Launch a chunk; float32 logits [1, vocab] of its last token, valid until the next launch."""
+        for first in range(0, row.length - MOST_TOKENS, MOST_TOKENS):
+            self._launch(_part(row, first, first + MOST_TOKENS))
+        return self._launch(_part(row, (row.length - 1) // MOST_TOKENS * MOST_TOKENS, row.length))
+
+    def _launch(self, row: BatchRow) -> torch.Tensor:
         tokens = token_bucket(row.length)
         # 0 stands for "nothing cached": the context is the chunk itself.
         context = next(c for c in self._contexts if c >= row.context) if row.start else 0

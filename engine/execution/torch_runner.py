@@ -133,6 +133,8 @@ class TorchRunner:
             )
             contexts = context_buckets(self.context_tokens)
             self._prefills = PrefillGraphs(self._model, self._storage, contexts, on_progress)
+            if self._device.type == "cuda":
+                self._prefills.choose_pieces(lambda row: self.logits(Batch([row])), self.context_tokens)
 
     def _run_graphs(self, batch: Batch, graphs: DecodeGraphs, prefills: PrefillGraphs) -> list[int]:
         """All rows of one token in one launch, then each longer row in one of its own; ids at the end."""

@@ -10,7 +10,7 @@ import torch
 
 from engine.execution.cuda_graphs import DecodeGraphs, PendingSample, context_buckets, row_bucket
 from engine.execution.decode_inputs import HEADER, DecodeInputs, Draw, Staging, draw_of
-from engine.execution.prefill_graphs import STAGES, token_bucket
+from engine.execution.prefill_graphs import MOST_TOKENS, STAGES, PrefillGraphs, token_bucket
 from engine.execution.sampler import Sampler
 from engine.execution.torch_runner import TorchRunner
 from engine.request import GREEDY, SamplingParams
@@ -32,6 +32,13 @@ SAMPLED = (
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tiny")
     tiny_model("qwen2").save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def long_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("long")
+    tiny_model("llama", max_position_embeddings=4096).save_pretrained(path)
     return path
 
 
@@ -199,6 +206,51 @@ def test_padded_chunks_give_the_plain_logits(folder: Path, chunk: int) -> None:
         theirs.computed += row.length
     runner.close()
     plain.close()
+
+
+@pytest.mark.parametrize("length", [513, 700, 1024, 1500])
+def test_a_long_chunk_in_pieces_gives_the_plain_logits(long_folder: Path, length: int) -> None:
+    runner, plain = with_graphs(long_folder), open_runner(long_folder)
+    prefills = runner._prefills
+    assert prefills is not None
+    prompt = [i * 5 % 300 + 3 for i in range(40 + length)]
+    ours, theirs = (Stream(1, list(prompt), [3 * (i * 7 % 101) for i in range(100)]) for _ in range(2))
+    for chunk in (40, length):  # what is cached already comes before the first piece
+        row = ours.row(chunk)
+        with torch.inference_mode():
+            logits = prefills.logits(row)
+        expected = plain.logits(Batch([theirs.row(chunk)]), every_token=True)[-1:]
+        assert (logits - expected).abs().max() < 1e-4 * expected.abs().max()
+        ours.computed += row.length
+        theirs.computed += row.length
+    runner.close()
+    plain.close()
+
+
+@pytest.mark.parametrize(("seconds", "pieces"), [((1, 2, 1, 2), 4), ((1, 2, 3, 2), 2), ((2, 1), 1)])
+def test_as_many_pieces_as_are_faster_than_the_plain_pass(
+    long_folder: Path, monkeypatch: pytest.MonkeyPatch, seconds: tuple[int, ...], pieces: int
+) -> None:
+    runner, told = with_graphs(long_folder), list(seconds)
+    prefills = runner._prefills
+    assert prefills is not None and prefills.pieces == 1
+    monkeypatch.setattr(PrefillGraphs, "_seconds", lambda *_: told.pop(0))
+    prefills.choose_pieces(lambda row: runner.logits(Batch([row])), 4096)
+    assert prefills.pieces == pieces and told == []
+    lengths = [
+        n for n in (1, 2, 512, 513, 1024, 1025, 2048, 2049) if prefills.takes(Stream(1, [3] * n, []).row(n))
+    ]
+    assert max(lengths) == MOST_TOKENS * pieces and min(lengths) == 2
+    runner.close()
+
+
+def test_a_small_cache_or_context_bounds_the_pieces(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = with_graphs(folder)
+    assert runner._prefills is not None
+    monkeypatch.setattr(PrefillGraphs, "_seconds", lambda self, compute, row: float(compute != self.logits))
+    runner._prefills.choose_pieces(lambda row: runner.logits(Batch([row])), 1600)
+    assert runner._prefills.pieces == 2
+    runner.close()
 
 
 def test_token_buckets() -> None:
