@@ -209,7 +209,8 @@ def test(arguments):
     say("pytest")
     environment = dict(os.environ, QT_QPA_PLATFORM="offscreen")
     # Whole files, so that what a file's tests share is made once; `-n 0` or another number behind it wins.
-    workers = ["-n", str(min(TEST_WORKERS, os.cpu_count() or 1)), "--dist", "loadfile"]
+    count = str(min(TEST_WORKERS, os.cpu_count() or 1))
+    workers = ["-n", count, "--dist", "loadfile", "--no-loadscope-reorder"]
     tested = subprocess.call(in_venv("-m", "pytest", *workers, *arguments), cwd=str(ROOT), env=environment)
     return tested or checked
 

@@ -119,10 +119,10 @@ def _tell(on_progress: OnProgress | None, step: SetupStep) -> None:
 
 def convert(model: Path, out: Path) -> None:
     """The work itself, in the child. Imports transformers; meta.json is written last."""
+    shape = inspect_model(model)  # refuses what cannot run before seconds go into an import
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # everything is in the file
     from transformers import AutoTokenizer
 
-    shape = inspect_model(model)
     place = {"gguf_file": model.name} if model.is_file() else {}
     with plain_memmaps():
         tokenizer = AutoTokenizer.from_pretrained(
