@@ -118,13 +118,13 @@ def test_closing_waits_for_a_slow_engine_only_so_long(qtbot, monkeypatch) -> Non
 
     class Slow(FakeEngine):
         def close(self) -> None:
-            released.wait(5)
+            released.wait(60)
 
     bridge = Bridge(Board())
     bridge.start(Slow)
     began = time.monotonic()
     bridge.close()
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 10.0, "it waited for the engine, not for its own patience"
     released.set()
 
 
