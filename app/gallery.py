@@ -148,12 +148,14 @@ class Gallery:
         window.toggle_presenter()
         self.take(window, "presenter")
         window.leave_presenter()
-        info = window.board.ranked()[-1].info
-        ready = window.board.backends[info.name].load
-        self.tell(window, BackendStatus(info, BackendState.STOPPED, STOPPED))
-        self.take(window, "error")
-        self.tell(window, BackendStatus(info, BackendState.READY))
-        window.board.backends[info.name].load = ready
+        views = window.board.ranked()[::-1]
+        loads = [view.load for view in views]
+        for view, name in zip(views, ("error", "all-stopped"), strict=True):
+            self.tell(window, BackendStatus(view.info, BackendState.STOPPED, STOPPED))
+            self.take(window, name)
+        for view, load in zip(views, loads, strict=True):
+            self.tell(window, BackendStatus(view.info, BackendState.READY))
+            view.load = load
         window.unfreeze()
         wait_until(lambda: window.card.isVisible())
         self._result(window)
@@ -197,6 +199,8 @@ class Gallery:
         self.take(window, "result")
         window.card.requests_button.setChecked(True)
         self.take(window, "result-requests")
+        window.looking_back.ask_why()
+        self.take(window, "result-receipt")
         window.card.close_card()
         self._shots(window, "history", lambda: window.looking_back.show_history().window())
 

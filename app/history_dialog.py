@@ -163,7 +163,7 @@ class History(QWidget):
         table.setTabKeyNavigation(False)
         table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        table.setStyleSheet("QTableView::item, QHeaderView::section { padding: 0 8px; }")
+        table.setStyleSheet("QTableView::item { padding: 0 8px; } QHeaderView::section { padding: 0 11px; }")
         table.setMinimumSize(*SIZE)
         for column, wide in enumerate(WIDTHS):
             table.setColumnWidth(column, wide)

@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QSplitter, QWidget
 GUTTER = 8
 NARROW = 1500  # below: a narrow prompt over the whole height, the requests beside it
 PROMPT, PROMPT_NARROW = 384, 312
+PROMPT_SHARE, PROMPT_MOST = 0.2, 640  # of a large window; a longer line of text is hard to read
 REQUESTS, REQUESTS_LOW, LOW = 264, 168, 900 - 72  # four table rows below a window of 900 px
 
 
@@ -17,7 +18,7 @@ def default_sizes(size: QSize) -> dict[str, list[int]]:
     """Sizes per splitter for an area of `size`: at 1904 x 1008 those of the design."""
     width, height = size.width(), size.height()
     narrow = width + 2 * GUTTER < NARROW
-    prompt = PROMPT_NARROW if narrow else PROMPT
+    prompt = PROMPT_NARROW if narrow else max(PROMPT, min(PROMPT_MOST, _eights(width * PROMPT_SHARE)))
     right = width - prompt - GUTTER
     half = (right - GUTTER) // 2
     rest = right - half - 2 * GUTTER

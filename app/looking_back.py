@@ -73,6 +73,11 @@ class LookingBack(QObject):
         panel.refresh(set(panel.topics), max(ends, default=0.0))
         return panel
 
+    def ask_why(self) -> None:
+        """The receipt of the selected request on the card."""
+        if isinstance(panel := self._window.card.requests, RequestsPanel):
+            panel.ask_why()
+
     def _show_receipt(self, board: Board, panel: RequestsPanel, request_id: int) -> None:
         """Why a request of the run on the card went where it did, as it was recorded."""
         card, pages = self._window.card, self._window.pages

@@ -22,7 +22,8 @@ from engine.events import BackendState
 
 MAP_FROM, SMALL_MAP_FROM, STEP_FROM = 700, 560, 600  # panel widths
 TALL_FROM = 336  # panel height with room for whole chips
-MAP_WIDTHS = {True: 262, False: 191}  # 24 cells of 9 and of 7 px
+# Least width and height of a panel, and how wide its map is then: 24 cells of 18, 14, 9 and 7 px.
+MAP_WIDTHS = ((1400, 560, 501), (1000, 480, 382), (MAP_FROM, 0, 262), (0, 0, 191))
 WORDS = {
     BackendState.WAITING: ("Slots, the queue, the KV map", "The backend starts once the model is on disk."),
     BackendState.LOADING: ("Loading the model", "Slots, the queue and the KV map appear when it is ready."),
@@ -187,7 +188,9 @@ class BackendPanel(Panel):
                 self._columns.itemAt(index).spacerItem().changeSize(PADDING - index // 3 if wide else 0, 0)
             self._columns.invalidate()
         if wide:
-            self._map.setFixedWidth(MAP_WIDTHS[self.width() >= MAP_FROM])
+            size = self.size()
+            fits = (m for w, h, m in MAP_WIDTHS if size.width() >= w and size.height() >= h)
+            self._map.setFixedWidth(next(fits))
         else:
             self._map.setMinimumWidth(0)
             self._map.setMaximumWidth(16_777_215)

@@ -12,7 +12,7 @@ from app.widgets.popover import Popover
 from engine.config import BLOCK_TOKENS
 from engine.step_report import BlockState
 
-SIZES = ((9, 2), (7, 1), (5, 1), (3, 1))  # cell, gap
+SIZES = ((18, 3), (14, 2), (12, 2), (9, 2), (7, 1), (5, 1), (3, 1))  # cell, gap
 MOST_CELLS = 2_800  # beyond this one cell stands for several blocks
 TITLE, LEGEND_ROW, BAR_HEIGHT = 32, 24, 24
 FADE_S, FADE_STEPS = 1.0, 4
@@ -64,7 +64,7 @@ def paint_cell(
         painter.setPen(colours.edge)
         painter.drawRect(box.adjusted(0, 0, -1, -1))
         if state == BlockState.SHARED and size >= 7:
-            hole = 3 if size >= 9 else 1
+            hole = size // 3 if size >= 9 else 1
             inset = (size - hole) // 2
             painter.fillRect(QRect(x + inset, y + inset, hole, hole), theme.panel)
 

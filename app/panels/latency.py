@@ -5,7 +5,7 @@ from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QWidget
 
 from app.panels.chart_panel import ChartPanel, ghost_axis
-from app.panels.painting import draw_sentence, hair, half
+from app.panels.painting import draw_sentence, ghost_height, hair, half
 from app.panels.plot import Piece
 from app.panels.ttft_plot import QUANTILES, TtftPlot, waiting
 from app.series.arrivals import TYPED
@@ -64,7 +64,7 @@ class TtftPanel(ChartPanel):
         s = scale
         below = draw_sentence(painter, rect, EMPTY_TTFT, theme, s)
         zero = ghost_axis(painter, rect, "Request", theme, s)
-        high = min(zero - below - 16 * s, 180 * s)
+        high = ghost_height(zero - below - 16 * s, s)
         if high < 24 * s:
             return
         step = (rect.width() - 24 * s) / 7

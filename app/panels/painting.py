@@ -205,3 +205,8 @@ def draw_sentence(painter: QPainter, rect: QRectF, text: str, theme: Theme, scal
         draw_text(painter, QRectF(rect.left(), y, rect.width(), line), LEFT, words, used, theme.muted, True)
         y += line
     return y
+
+
+def ghost_height(room: float, scale: float) -> float:
+    """How high the ghost of a chart is where `room` is left: never lost at the bottom of a large panel."""
+    return min(room, max(180 * scale, 0.75 * room))

@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPolygonF
 
-from app.panels.painting import LEFT, RIGHT, Places, draw_sentence, draw_text, hair, half, width_of
+from app.panels.painting import (
+    LEFT,
+    RIGHT,
+    Places,
+    draw_sentence,
+    draw_text,
+    ghost_height,
+    hair,
+    half,
+    width_of,
+)
 from app.series.arrivals import Arrival, crossing_lines, last_crossing, steady, unit
 from app.series.words import apart, figure, seconds
 from app.theme import Theme, font
@@ -271,7 +281,7 @@ def ghost(painter: QPainter, rect: QRectF, theme: Theme, scale: float) -> None:
     room = zero - below - 16 * s
     if room < 30 * s:
         return
-    high = min(room, 180 * s)
+    high = ghost_height(room, s)
     xs = [inner.left() + 8 * s + (inner.width() - 16 * s) * i / 7 for i in range(8)]
     flat = [QPointF(x, zero - 0.72 * high) for x in xs]
     rising = [QPointF(x, zero - high * (0.12 + 0.8 * i / 7)) for i, x in enumerate(xs)]

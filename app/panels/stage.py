@@ -9,10 +9,11 @@ from app.panels.painting import LEFT, RIGHT, draw_text, hair, half, width_of
 from app.series.board import Board
 from app.series.words import figure, seconds
 from app.theme import Theme, ThemeHolder, font
+from app.widgets.bars import draw_bar
 from app.widgets.marks import paint_badge, paint_mark
 from app.widgets.panel import Panel
 from app.widgets.queue import Chip
-from app.widgets.slots import SlotRow, draw_bar
+from app.widgets.slots import SlotRow
 from engine.events import BackendState
 
 HEADER, PITCH, BADGE, BAR, PAD = 46, 35, 25, 10, 16

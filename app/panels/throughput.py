@@ -6,7 +6,7 @@ from PySide6.QtGui import QPainter, QPolygonF, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from app.panels.chart_panel import ChartPanel, ghost_axis
-from app.panels.painting import draw_sentence, hair, half
+from app.panels.painting import draw_sentence, ghost_height, hair, half
 from app.panels.plot import Piece
 from app.panels.rate_plot import RatePlot
 from app.series.board import BackendView, Board
@@ -155,7 +155,7 @@ class ThroughputPanel(ChartPanel):
         s = scale
         below = draw_sentence(painter, rect, EMPTY_RATE, theme, s)
         zero = ghost_axis(painter, rect, "Seconds", theme, s)
-        high, wide = min(zero - below - 16 * s, 180 * s), rect.width()
+        high, wide = ghost_height(zero - below - 16 * s, s), rect.width()
         if high < 24 * s:
             return
         painter.setPen(hair(theme.strong, 1, (3, 3)))

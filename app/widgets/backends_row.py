@@ -2,13 +2,43 @@
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QSplitter, QWidget
+from PySide6.QtCore import QRect, Qt, Signal
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from app.series.board import Board
 from app.theme import ThemeHolder
-from app.widgets.labels import SlotsGhost, make_label
+from app.widgets.bars import draw_empty_bar
+from app.widgets.labels import make_label
+from app.widgets.marks import paint_badge
 from app.widgets.panel import PADDING, Panel
+from app.widgets.slots import ROW_LEAST, places
+
+ROWS, BETWEEN = 4, 48
+
+
+class BackendsGhost(QWidget):
+    """What will be here: the slots of two backends beside each other, by their two shapes."""
+
+    def __init__(self, themes: ThemeHolder, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._themes = themes
+        self.setMinimumHeight(ROWS * ROW_LEAST)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter, theme = QPainter(self), self._themes.current
+        wide = (self.width() - BETWEEN) // 2
+        pitch = max(ROW_LEAST, self.height() // ROWS)
+        for column, rank in enumerate((1, 0)):
+            painter.save()
+            painter.translate(column * (wide + BETWEEN), 0)
+            for row in range(ROWS):
+                at = places(QRect(0, row * pitch, wide, pitch))
+                paint_badge(painter, at.badge, rank, "", "dashed", theme)
+                for bar in filter(None, (at.in_bar, at.out_bar)):  # no words: beside the badge, not below
+                    bar.moveTop(round(at.badge.center().y() - bar.height() / 2))
+                    draw_empty_bar(painter, bar, theme, strong=True)
+            painter.restore()
 
 
 class BackendsRow(QSplitter):
@@ -36,17 +66,16 @@ class BackendsRow(QSplitter):
 
     def _build_placeholder(self) -> Panel:
         panel = Panel(self._board, self._themes)
-        panel.add_title("Backends", "", height=40, top=0)
-        row = QHBoxLayout()
-        row.setContentsMargins(PADDING, 16, PADDING, PADDING)
-        top = Qt.AlignmentFlag.AlignTop
-        row.addWidget(SlotsGhost(self._themes), 0, top)
-        row.addSpacing(16)
+        panel.add_title("Backends", "")
+        column = QVBoxLayout()
+        column.setContentsMargins(PADDING, 0, PADDING, PADDING)
+        column.setSpacing(16)
         words = "Each backend shows its slots, its queue and its KV map here once the engine has started."
         label = make_label(words, tone="muted")
         label.setWordWrap(True)
-        row.addWidget(label, 1, top)
-        panel.body.addLayout(row, 1)
+        column.addWidget(label)
+        column.addWidget(BackendsGhost(self._themes), 1)
+        panel.body.addLayout(column, 1)
         return panel
 
     def forget(self) -> None:

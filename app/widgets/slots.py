@@ -3,16 +3,17 @@
 from dataclasses import dataclass
 
 from PySide6.QtCore import QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QBrush, QColor, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.theme import Theme, ThemeHolder, font
-from app.widgets.marks import hatch_brush, paint_badge
+from app.theme import Size, Theme, ThemeHolder, font
+from app.widgets.bars import LEFT, draw_bar, draw_empty_bar, draw_pair
+from app.widgets.marks import paint_badge
 
-ROW, ROW_LEAST = 40, 24
-BADGE, BAR = 24, 8
-SPLIT, LEAST_SOLID = 2, 3
-LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+ROW, ROW_LEAST, ROW_MOST = 40, 24, 64
+TWO_LINES_FROM, LARGE_FROM = 34, 54  # below the first a row has one line, from the second on larger figures
+INDENT, GAP, RATE, PHRASE = 40, 8, 96, 124
+TWO_BARS_FROM = 88  # of a line: less room is for the bar of what was written alone
 RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
@@ -42,47 +43,53 @@ class SlotRow:
         )
 
 
-def draw_pair(
-    painter: QPainter, area: QRect, strong: str, rest: str, theme: Theme, colour: QColor | None = None
-) -> None:
-    """A number in 600 and its words in `label`: "94" " of 128 out"."""
-    painter.setFont(font("label", bold=True))
-    painter.setPen(theme.text)
-    painter.drawText(area, LEFT, strong)
-    room = area.adjusted(painter.fontMetrics().horizontalAdvance(strong), 0, 0, 0)
-    painter.setFont(font("label"))
-    painter.setPen(colour or theme.muted)
-    text = painter.fontMetrics().elidedText(rest, Qt.TextElideMode.ElideRight, room.width())
-    painter.drawText(room, LEFT, text)
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the parts of a row are. `in_text` is None where a row has one line for all words."""
+
+    badge: QRectF
+    in_text: QRect | None
+    out_text: QRect
+    in_bar: QRect | None
+    out_bar: QRect
+    rate: QRect
+    size: Size = "label"  # of the words
+    rate_size: Size = "lead"
 
 
-def draw_bar(painter: QPainter, area: QRect, theme: Theme, rank: int, hatched: float, solid: float) -> None:
-    """A bar of `track`, first a hatched share (not computed), then a solid one (computed)."""
-    box = QRectF(area)
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(Qt.PenStyle.NoPen)
-    painter.setBrush(theme.track)
-    painter.drawRoundedRect(box, 2, 2)
-    end = round(box.width() * min(1.0, hatched + solid))
-    split = round(box.width() * min(1.0, hatched))
-    if hatched > 0 and solid > 0:  # however little was computed, it is seen, and apart from the rest
-        split = min(split, end - LEAST_SOLID - SPLIT)
-        painter.fillRect(QRect(area.left() + split, area.top(), SPLIT, area.height()), theme.panel)
-    if hatched > 0:
-        brush = hatch_brush(rank, theme, painter.device().devicePixelRatioF())
-        painter.setBrushOrigin(area.topLeft())
-        _segment(painter, QRect(area.left(), area.top(), split, area.height()), brush, theme, rank)
-    if solid > 0:
-        start = split + SPLIT if hatched > 0 else 0
-        whole = QRect(area.left() + start, area.top(), max(1, end - start), area.height())
-        _segment(painter, whole, theme.backend(rank).fill, theme, rank)
-
-
-def _segment(painter: QPainter, area: QRect, fill: QBrush | QColor, theme: Theme, rank: int) -> None:
-    painter.setBrush(fill)
-    painter.setPen(QPen(theme.backend(rank).edge, 1))
-    radius = min(1.5, area.width() / 3)
-    painter.drawRoundedRect(QRectF(area).adjusted(0.5, 0.5, -0.5, -0.5), radius, radius)
+def places(area: QRect) -> Places:
+    """Words above their bars; in a low row before them, so that rows stand apart; larger in a high one."""
+    badge_size = 32 if area.height() >= LARGE_FROM else min(24, area.height() - 3)
+    badge = QRectF(0, area.center().y() - badge_size / 2, badge_size, badge_size)
+    rate = QRect(area.right() - RATE + 1, area.top(), RATE, area.height())
+    left, right = INDENT, area.right() + 1 - RATE
+    if area.height() < TWO_LINES_FROM:
+        words = QRect(left, area.top(), PHRASE, area.height())
+        room, top = right - GAP - words.right() - 1, area.center().y() - 3
+        if room < TWO_BARS_FROM:
+            out_bar = QRect(words.right() + 1, top, max(1, room), 8)
+            return Places(badge, None, words, None, out_bar, rate, rate_size="body")
+        read = round((room - GAP) * 0.37)
+        in_bar = QRect(words.right() + 1, top, read, 8)
+        out_bar = QRect(in_bar.right() + 1 + GAP, top, room - GAP - read, 8)
+        return Places(badge, None, words, in_bar, out_bar, rate, rate_size="body")
+    large = area.height() >= LARGE_FROM
+    line, bar = (20, 12) if large else (16, 8)
+    left += 8 if large else 0
+    room = right - left - GAP
+    read = round(room * 0.37)
+    top = area.center().y() - (18 if large else 13)
+    bar_top = top + line + (4 if large else 2)
+    second = left + read + GAP
+    return Places(
+        badge,
+        QRect(left, top, read + GAP, line),
+        QRect(second, top, room - read + GAP, line),
+        QRect(left, bar_top, read, bar),
+        QRect(second, bar_top, room - read, bar),
+        rate,
+        "body" if large else "label",
+    )
 
 
 class SlotsView(QWidget):
@@ -118,7 +125,7 @@ class SlotsView(QWidget):
         return QSize(424, len(self._rows) * ROW)
 
     def _pitch(self) -> int:
-        return max(ROW_LEAST, min(ROW, self.height() // max(1, len(self._rows))))
+        return max(ROW_LEAST, min(ROW_MOST, self.height() // max(1, len(self._rows))))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -134,57 +141,55 @@ class SlotsView(QWidget):
             busy = sum(1 for row in rest if row.number)
             painter.setFont(font("label"))
             painter.setPen(self._themes.current.muted)
-            area = QRect(40, (room - 1) * pitch, self.width() - 40, pitch)
+            area = QRect(INDENT, (room - 1) * pitch, self.width() - INDENT, pitch)
             painter.drawText(area, LEFT, f"{len(rest)} more slots, {busy} of them active")
 
     def _paint_row(self, painter: QPainter, area: QRect, row: SlotRow) -> None:
-        theme = self._themes.current
-        free = area.width() - 40 - 8 - 96
-        in_width = round(free * 0.37)
-        size = min(BADGE, area.height() - 3)
-        badge = QRectF(0, area.center().y() - size / 2, size, size)
-        top = area.center().y() - (13 if area.height() >= 36 else 12)
-        in_text = QRect(40, top, in_width + 8, 16)
-        out_text = QRect(48 + in_width, top, free - in_width + 8, 16)
-        bar_top = top + (18 if area.height() >= 28 else 16)
-        in_bar = QRect(40, bar_top, in_width, BAR)
-        out_bar = QRect(48 + in_width, bar_top, free - in_width, BAR)
+        theme, at = self._themes.current, places(area)
         if not row.number:
-            paint_badge(painter, badge, self._rank, "", "dashed", theme)
-            painter.setFont(font("label"))
+            paint_badge(painter, at.badge, self._rank, "", "dashed", theme)
+            painter.setFont(font(at.size))
             painter.setPen(theme.disabled)
-            painter.drawText(in_text, LEFT, "free")
-            painter.setPen(QPen(theme.line, 1))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            for bar in (in_bar, out_bar):
-                painter.drawRoundedRect(QRectF(bar).adjusted(0.5, 0.5, -0.5, -0.5), 2, 2)
+            painter.drawText(at.in_text or at.out_text, LEFT, "free")
+            for bar in filter(None, (at.in_bar, at.out_bar)):
+                draw_empty_bar(painter, bar, theme)
             return
-        paint_badge(painter, badge, self._rank, row.number, "filled", theme)
+        paint_badge(painter, at.badge, self._rank, row.number, "filled", theme)
         prompt = max(1, row.prompt_tokens)
-        whole = row.prefilled_tokens >= row.prompt_tokens
-        painter.setFont(font("label", bold=True))
-        cramped = painter.fontMetrics().horizontalAdvance(f"{prompt:,} of {prompt:,} in") > in_text.width()
-        strong = "" if whole else f"{row.prefilled_tokens:,}"
-        if whole:
-            rest = f"{prompt:,} in" if cramped else f"{prompt:,} of {prompt:,} in"
-        else:
-            rest = f" of {prompt:,}" if cramped else f" of {prompt:,} in"
-        draw_pair(painter, in_text, strong, rest, theme)
-        computed = row.prefilled_tokens - row.cached_tokens
-        draw_bar(painter, in_bar, theme, self._rank, row.cached_tokens / prompt, computed / prompt)
+        read = row.prefilled_tokens >= row.prompt_tokens
+        if at.in_text is not None:
+            draw_pair(painter, at.in_text, *self._read_words(painter, at, row), theme, size=at.size)
+        if at.in_bar is not None:
+            cached, computed = row.cached_tokens, row.prefilled_tokens - row.cached_tokens
+            draw_bar(painter, at.in_bar, theme, self._rank, cached / prompt, computed / prompt)
         if row.note:
-            draw_pair(painter, out_text, "", row.note, theme)
+            draw_pair(painter, at.out_text, "", row.note, theme, size=at.size)
         elif row.warning:
-            draw_pair(painter, out_text, f"{row.generated:,}", f" {row.warning}", theme, theme.warning)
+            words = (f"{row.generated:,}", f" {row.warning}")
+            draw_pair(painter, at.out_text, *words, theme, theme.warning, size=at.size)
         elif row.generated:
-            draw_pair(painter, out_text, f"{row.generated:,}", f" of {row.budget:,} out", theme)
+            words = (f"{row.generated:,}", f" of {row.budget:,} out")
+            draw_pair(painter, at.out_text, *words, theme, size=at.size)
+        elif at.in_text is None and not read:  # one line says what goes on now
+            draw_pair(painter, at.out_text, f"{row.prefilled_tokens:,}", f" of {prompt:,} in", theme)
         else:
-            draw_pair(painter, out_text, "", f"0 of {row.budget:,} out", theme)
-        draw_bar(painter, out_bar, theme, self._rank, 0.0, row.generated / max(1, row.budget))
-        self._paint_rate(painter, QRect(area.right() - 95, area.top(), 96, area.height()), row.rate, theme)
+            draw_pair(painter, at.out_text, "", f"0 of {row.budget:,} out", theme, size=at.size)
+        draw_bar(painter, at.out_bar, theme, self._rank, 0.0, row.generated / max(1, row.budget))
+        self._paint_rate(painter, at, row.rate, theme)
 
-    def _paint_rate(self, painter: QPainter, area: QRect, rate: float | None, theme: Theme) -> None:
+    @staticmethod
+    def _read_words(painter: QPainter, at: Places, row: SlotRow) -> tuple[str, str]:
+        """How much of the prompt was read: the figure that moves, and the rest; shorter where it must be."""
+        prompt = max(1, row.prompt_tokens)
+        painter.setFont(font(at.size, bold=True))
+        room = at.in_text.width() if at.in_text is not None else 0
+        cramped = painter.fontMetrics().horizontalAdvance(f"{prompt:,} of {prompt:,} in") > room
+        if row.prefilled_tokens >= row.prompt_tokens:
+            return "", f"{prompt:,} in" if cramped else f"{prompt:,} of {prompt:,} in"
+        return f"{row.prefilled_tokens:,}", f" of {prompt:,}" if cramped else f" of {prompt:,} in"
+
+    def _paint_rate(self, painter: QPainter, at: Places, rate: float | None, theme: Theme) -> None:
+        area = at.rate
         painter.setFont(font("label"))
         painter.setPen(theme.muted)
         unit = "tok/s"
@@ -192,7 +197,7 @@ class SlotsView(QWidget):
         known = rate is not None
         if known:
             painter.drawText(area.adjusted(0, 1, 0, 1), RIGHT, unit)
-        painter.setFont(font("lead", bold=True))
+        painter.setFont(font(at.rate_size, bold=True))
         painter.setPen(theme.text if known else theme.disabled)
         text = (f"{rate:.1f}" if rate < 1000 else f"{rate:,.0f}") if known else "n/a"
         painter.drawText(area.adjusted(0, 0, -(width + 4 if known else 0), 0), RIGHT, text)

@@ -4,7 +4,7 @@ from math import ceil
 
 import pytest
 from fake_engine import CPU, GPU, NOW_S, golden_scene
-from PySide6.QtCore import QByteArray, QPoint, QRectF, QSize
+from PySide6.QtCore import QByteArray, QPoint, QRect, QRectF, QSize
 from PySide6.QtGui import QColor, QFont, QImage, QPainter
 from PySide6.QtWidgets import QLabel
 
@@ -16,6 +16,7 @@ from app.settings import Settings
 from app.theme import DARK, LIGHT, ThemeHolder, font, stylesheet
 from app.widgets.marks import hatch_brush, paint_badge, paint_mark
 from app.widgets.queue import Chip, QueueView
+from app.widgets.slots import SlotRow, SlotsView, places
 from engine.events import StepDone
 from engine.request import SamplingParams
 from engine.step_report import BlockChange, BlockState, StepReport
@@ -181,6 +182,42 @@ def test_a_long_queue_ends_in_a_count(qtbot) -> None:
     queue.grab()
 
 
+@pytest.mark.parametrize("pitch", [24, 33, 34, 40, 53, 54, 64, 130])
+@pytest.mark.parametrize("width", [200, 305, 434, 1_240])
+def test_the_parts_of_a_slot_row_stand_apart(pitch, width) -> None:
+    """Bars of two rows never come near each other, and nothing leaves its row or lies over something else."""
+    area = QRect(0, 2 * pitch, width, pitch)
+    at = places(area)
+    bars = [bar for bar in (at.in_bar, at.out_bar) if bar is not None]
+    words = [text for text in (at.in_text, at.out_text) if text is not None]
+    assert all(area.contains(part) for part in (at.badge.toAlignedRect(), *words, at.rate))
+    assert all(area.top() <= bar.top() and bar.bottom() <= area.bottom() for bar in bars)
+    assert all(not bar.intersects(text) for bar in bars for text in words)
+    assert len(bars) < 2 or bars[0].right() < bars[1].left()
+    assert pitch - bars[-1].height() >= 16, "the gap to the bar of the next row"
+    assert (at.in_text is None) == (pitch < 34)
+
+
+def test_a_low_row_says_in_one_line_what_goes_on(qtbot) -> None:
+    view = SlotsView(ThemeHolder("dark"))
+    qtbot.addWidget(view)
+    view.resize(434, 96)
+    rows = [
+        SlotRow("1", 516, 496, 506),
+        SlotRow("2", 516, 496, 516, 57, 128, 21.5),
+        SlotRow("3", 516, 496, 516, 57, 128, 1_234.0, note="stopping after this step"),
+        SlotRow(),
+    ]
+    said = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "app.widgets.slots.draw_pair", lambda _p, _at, strong, rest, *_, **__: said.append(strong + rest)
+        )
+        view.set_rows(rows, 0)
+        view.grab()
+    assert said[-3:] == ["506 of 516 in", "57 of 128 out", "stopping after this step"]
+
+
 def test_default_sizes_are_those_of_the_design() -> None:
     assert default_sizes(QSize(1904, 1008)) == {
         "root": [736, 264],
@@ -190,7 +227,9 @@ def test_default_sizes_are_those_of_the_design() -> None:
     }
 
 
-@pytest.mark.parametrize("size", [(1280, 720), (1366, 768), (1440, 900), (1700, 1000), (2560, 1440)])
+@pytest.mark.parametrize(
+    "size", [(1280, 720), (1366, 768), (1440, 900), (1700, 1000), (2560, 1440), (3840, 2160)]
+)
 def test_sizes_fill_the_area_and_fall_on_eights(size) -> None:
     area = QSize(size[0] - 16, size[1] - 72)
     sizes = default_sizes(area)
@@ -199,6 +238,11 @@ def test_sizes_fill_the_area_and_fall_on_eights(size) -> None:
     heights = sizes["right"] if len(sizes["right"]) == 3 else [sum(sizes["right"]) + 8, sizes["root"][1]]
     assert sum(heights) + 8 * (len(heights) - 1) == area.height()
     assert sizes["right"][0] % 8 == 0
+
+
+def test_the_prompt_grows_with_a_large_window_up_to_a_line_that_reads_well() -> None:
+    wide = {w: default_sizes(QSize(w - 16, 1368))["upper"][0] for w in (1_600, 1_920, 2_560, 3_840, 7_680)}
+    assert wide == {1_600: 384, 1_920: 384, 2_560: 512, 3_840: 640, 7_680: 640}
 
 
 def test_settings_come_back_and_bad_ones_are_dropped_alone(tmp_path, qapp) -> None:
