@@ -16,10 +16,10 @@ from engine.experiments.compare_parts import (
     runs_section,
     verdict_section,
 )
-from engine.experiments.metrics import METRICS
+from engine.experiments.metrics import BY_KEY, METRICS, Metric
 from engine.experiments.published import published_sections
 from engine.experiments.report import Report, machine_facts
-from engine.experiments.statistics import RULE, Verdict
+from engine.experiments.statistics import RULE, Comparison, Verdict
 from engine.experiments.svg import counted, figure, percent
 from engine.experiments.tables import DEFAULT_POLICY
 from engine.profiling.profile import Profile
@@ -71,8 +71,8 @@ def _data(told: Told, ladder: Sequence[Solo]) -> dict[str, Any]:
         "baseline": told.base,
         "pairs": outcome.pairs,
         "finished": outcome.finished,
-        "arms": {arm: {m.key: told.mean(arm, m) for m in METRICS} for arm in outcome.runs},
-        "comparisons": {a: {m: asdict(c) for m, c in by.items()} for a, by in told.found.items()},
+        "arms": {arm: {m.key: _raw(told.mean(arm, m), m) for m in METRICS} for arm in outcome.runs},
+        "comparisons": {a: {m: _raw_comparison(c, m) for m, c in by.items()} for a, by in told.found.items()},
         "baseline_sweep": [asdict(s) for s in ladder],
         "runs": [
             {"arm": r.arm, "pair": r.pair, "seed": r.seed, **r.figures}
@@ -80,6 +80,17 @@ def _data(told: Told, ladder: Sequence[Solo]) -> dict[str, Any]:
             for r in runs
         ],
     }
+
+
+def _raw(value: float | None, metric: Metric) -> float | None:
+    """In the unit that the metric's key names: the pages show latencies in seconds, `_ms` means milliseconds."""
+    return None if value is None else value / metric.scale
+
+
+def _raw_comparison(c: Comparison, key: str) -> dict[str, Any]:
+    metric = BY_KEY[key]
+    figures = ("baseline_mean", "mean", "difference", "low", "high")
+    return {**asdict(c), **{name: _raw(getattr(c, name), metric) for name in figures}}
 
 
 def _main_arm(told: Told) -> str | None:
