@@ -83,7 +83,7 @@ def _data(told: Told, ladder: Sequence[Solo]) -> dict[str, Any]:
 
 
 def _raw(value: float | None, metric: Metric) -> float | None:
-    """In the unit that the metric's key names: the pages show latencies in seconds, `_ms` means milliseconds."""
+    """In the unit that the key names: the pages show latencies in seconds, `_ms` means milliseconds."""
     return None if value is None else value / metric.scale
 
 
