@@ -238,12 +238,11 @@ class BackendPanel(Panel):
     def _show_step(self, view: BackendView) -> str:
         """Time of the last step, how far prices were off, and whether steps vary; also returned."""
         varying, last = step_variation(view), view.last_step
-        text = f"step {last.duration_s * 1000:.1f} ms" if last else ""
-        if last and view.price is not None:
-            text += f", {view.price.factor:.2f}× predicted"
-        if varying:
-            text += f", steps vary {varying:.0f}×"
-        self._step.set_full_text(text)
+        step = f"step {last.duration_s * 1000:.1f} ms" if last else ""
+        price = f", {view.price.factor:.2f}× predicted" if last and view.price is not None else ""
+        varies = f", steps vary {varying:.0f}×" if varying else ""
+        text = step + price + varies
+        self._step.set_full_text(text, step + (varies or price), varies.removeprefix(", ") or step)
         set_tone(self._step, "warning" if varying else "muted")
         return text
 

@@ -6,7 +6,7 @@ from app.series.board import Board
 from engine.events import BackendState, SetupStep
 
 MODELS, AGAIN, RESTART = "models", "again", "restart:"
-ALL_STOPPED = "Every backend has stopped. Restart one to go on."
+ALL_STOPPED = "Every backend has stopped: restart one."
 
 
 @dataclass(frozen=True, slots=True)
