@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from engine.request import Request
 
@@ -20,6 +21,7 @@ KEPT = 256
 SHRINK = 8.0
 ESTIMATES = ("class", "budget", "ratio", "oracle")
 _KNOWN = 4096
+_ROOT_TOKENS = 64  # of a prompt without a tag, that say which prefix it has
 MIN_LIVE = 8  # finished replies before the live error says anything
 
 
@@ -96,14 +98,19 @@ def _curve(lengths: Iterable[tuple[int, bool]]) -> _Curve:
     return _Curve(tuple(values), tuple(mass), len(seen))
 
 
+@lru_cache(maxsize=_KNOWN)  # asked for every outstanding request at every decision
+def _root(tokens: tuple[int, ...]) -> str:
+    return f"root:{zlib.crc32(array('q', tokens).tobytes()):x}"
+
+
 def classes_of(request: Request) -> tuple[str, ...]:
     """Names of the request's classes, most special first."""
-    size = int(math.log2(max(1, request.prompt_tokens * request.sampling.max_new_tokens)))
     # A tag says what the request is; without one the prefix does, and without that its size.
     if request.tag:
         return (f"tag:{request.tag}", "all")
-    if request.prompt_tokens > 64:
-        return (f"root:{zlib.crc32(array('q', request.prompt[:64]).tobytes()):x}", "all")
+    if request.prompt_tokens > _ROOT_TOKENS:
+        return (_root(request.prompt[:_ROOT_TOKENS]), "all")
+    size = int(math.log2(max(1, request.prompt_tokens * request.sampling.max_new_tokens)))
     return (f"size:{size}", "all")
 
 
