@@ -44,6 +44,7 @@ LIBRARIES = {
     "libdbus-1.so.3": "libdbus-1-3",
 }
 
+
 class Stop(Exception):
     """Ends the program with a sentence and an exit code."""
 

