@@ -186,7 +186,9 @@ def run(pictures: Path | None = None) -> str:
         process = psutil.Process(visitor.child.pid)
         try:
             tour(visitor)
-            left = [p for p in visitor.children if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+            # A helper of multiprocessing ends when it sees its parent's pipe closed: a moment later.
+            _, alive = psutil.wait_procs(visitor.children, timeout=5)
+            left = [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
             return f"Processes are left: {left}." if left else ""
         except Failed as error:
             return str(error)
