@@ -10,7 +10,6 @@ from PySide6.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
     QSpinBox,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -18,7 +17,7 @@ from app.series.own_burst import OwnBurst
 from app.theme import ThemeHolder, font, stylesheet
 from app.widgets.check_box import CheckBox
 from app.widgets.controls import Button
-from app.widgets.labels import make_label, set_tone
+from app.widgets.labels import make_label, set_tone, titled_column
 from engine.errors import EngineError
 
 if TYPE_CHECKING:
@@ -50,10 +49,7 @@ class BurstForm(QDialog):
         self._file: Path | None = None
         self.setWindowTitle("Your own burst")
         self.fields: dict[str, QSpinBox] = {}
-        column = QVBoxLayout(self)
-        column.setContentsMargins(32, 24, 32, 24)
-        column.setSpacing(12)
-        column.addWidget(make_label("Your own burst", "lead", bold=True))
+        column = titled_column(self, "Your own burst")
         column.addLayout(self._grid())
         self.warm = CheckBox(themes, WARM)
         self.warm.setChecked(True)

@@ -21,7 +21,7 @@ from app.actions import LINE, MENUS, shown
 from app.logs import log_path, tail
 from app.theme import ThemeHolder, font, stylesheet
 from app.widgets.controls import Button
-from app.widgets.labels import make_label
+from app.widgets.labels import make_label, titled_column
 from engine import __version__
 
 PARTS = (
@@ -70,11 +70,7 @@ def make_dialog(parent: QWidget, title: str) -> tuple[QDialog, QVBoxLayout]:
     dialog = QDialog(parent)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.setWindowTitle(title)
-    column = QVBoxLayout(dialog)
-    column.setContentsMargins(32, 24, 32, 24)
-    column.setSpacing(12)
-    column.addWidget(make_label(title, "lead", bold=True))
-    return dialog, column
+    return dialog, titled_column(dialog, title)
 
 
 def _words(column: QVBoxLayout, text: str, width: int, tone: str = "", size: str = "body") -> None:

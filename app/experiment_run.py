@@ -56,7 +56,6 @@ class ExperimentRun(QObject):
         super().__init__(parent)
         self._process: QProcess | None = None
         self._rest, self._stopping, self.held = b"", False, False
-        self._niceness = NICENESS
         self._patience = QTimer(self)
         self._patience.setSingleShot(True)
         self._patience.setInterval(PATIENCE_MS)
@@ -70,7 +69,6 @@ class ExperimentRun(QObject):
         """`niceness` 0 for one that measures: it is what this machine is for then."""
         if self._process is not None:
             return
-        self._niceness = niceness
         self._rest, self._stopping = b"", False
         process = self._process = QProcess(self)
         environment = QProcessEnvironment.systemEnvironment()
@@ -83,7 +81,7 @@ class ExperimentRun(QObject):
         if sys.platform != "win32":
             # A shell starts what runs in the background deaf to Ctrl+C, and children inherit that.
             process.setUnixProcessParameters(QProcess.UnixProcessFlag.ResetSignalHandlers)
-        process.started.connect(self._give_way)
+        process.started.connect(lambda: self._began(niceness))
         process.readyReadStandardOutput.connect(self._read)
         process.finished.connect(self._finished)
         process.errorOccurred.connect(self._broke)
@@ -127,12 +125,12 @@ class ExperimentRun(QObject):
         if self._process is not None:
             self._process.kill()
 
-    def _give_way(self) -> None:
+    def _began(self, niceness: int) -> None:
         """The window and its backends go first."""
         if self._process is not None and hasattr(os, "setpriority"):
             try:
                 pid, own = self._process.processId(), os.getpriority(os.PRIO_PROCESS, 0)
-                os.setpriority(os.PRIO_PROCESS, pid, min(19, own + self._niceness))
+                os.setpriority(os.PRIO_PROCESS, pid, min(19, own + niceness))
             except OSError as error:  # it has ended already
                 log.info("no lower priority: %s", error)
         if self.held:

@@ -1,13 +1,13 @@
 """The form of the experiments dialog: what is chosen, how far it is, the chart, the buttons. No behaviour."""
 
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QProgressBar, QWidget
 
 from app.series.choices import Choice
 from app.series.experiments import DEPTHS, EXPERIMENTS, QUICK, profile_choices
 from app.theme import ThemeHolder, stylesheet
 from app.widgets.chart_view import ChartView
 from app.widgets.controls import Button, LabelledCombo
-from app.widgets.labels import make_label
+from app.widgets.labels import make_label, titled_column
 
 ABOUT = (
     "Simulated on a profile, in a process of low priority; or measured on this machine, which takes longer: "
@@ -40,13 +40,7 @@ class ExperimentForm(QDialog):
         super().__init__(parent)
         self._themes = themes
         self.setWindowTitle("Experiments")
-        column = QVBoxLayout(self)
-        column.setContentsMargins(32, 24, 32, 24)
-        column.setSpacing(12)
-        column.addWidget(make_label("Experiments", "lead", bold=True))
-        about = make_label(ABOUT, tone="muted")
-        about.setWordWrap(True)
-        column.addWidget(about)
+        column = titled_column(self, "Experiments", ABOUT)
         column.addLayout(self._choices(profile))
         column.addLayout(self._state_row())
         self.headline = make_label("", "body", bold=True)

@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from app.theme import Size, ThemeHolder, font
 from app.widgets.marks import paint_badge, paint_mark
@@ -13,6 +13,19 @@ def make_label(text: str = "", size: Size = "label", bold: bool = False, tone: s
     label.setFont(font(size, bold=bold))
     label.setProperty("tone", tone)
     return label
+
+
+def titled_column(sheet: QWidget, title: str, intro: str = "") -> QVBoxLayout:
+    """The column of a dialog: its edges, its title, and a muted paragraph below that."""
+    column = QVBoxLayout(sheet)
+    column.setContentsMargins(32, 24, 32, 24)
+    column.setSpacing(12)
+    column.addWidget(make_label(title, "lead", bold=True))
+    if intro:
+        words = make_label(intro, tone="muted")
+        words.setWordWrap(True)
+        column.addWidget(words)
+    return column
 
 
 def set_tone(label: QLabel, tone: str) -> None:

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QScrollArea, QSpin
 
 from app.theme import ThemeHolder, font
 from app.widgets.controls import Button
-from app.widgets.labels import make_label, set_tone
+from app.widgets.labels import make_label, set_tone, titled_column
 from app.widgets.model_row import ModelRow, ProgressBar
 from engine.shelf import ShelfModel
 
@@ -32,13 +32,7 @@ class ModelsView(QWidget):
         super().__init__(parent)
         self._themes = themes
         self.rows: dict[str, ModelRow] = {}
-        column = QVBoxLayout(self)
-        column.setContentsMargins(32, 24, 32, 24)
-        column.setSpacing(12)
-        column.addWidget(make_label("Models", "lead", bold=True))
-        intro = make_label(INTRO, tone="muted")
-        intro.setWordWrap(True)
-        column.addWidget(intro)
+        column = titled_column(self, "Models", INTRO)
         column.addLayout(self._context_row(context_tokens))
         column.addWidget(self._area(), 1)
         column.addLayout(self._hub_row())

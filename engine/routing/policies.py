@@ -40,14 +40,6 @@ def isolated_s(prefill_tokens: int, decode_tokens: int, prefill_rate: float, dec
     return prefill_tokens / prefill_rate + decode_tokens / decode_rate
 
 
-def isolated_score(candidate: Candidate) -> float | None:
-    """Seconds until the backend would be clear with this request; None while it is not calibrated."""
-    if candidate.prefill_rate is None or candidate.decode_rate is None:
-        return None
-    rates = candidate.prefill_rate, candidate.decode_rate
-    return isolated_s(candidate.prefill_tokens, candidate.decode_tokens, *rates)
-
-
 def choose(policy: str, candidates: Sequence[Candidate], fastest_first: Sequence[int], turn: int) -> Choice:
     """Apply a policy. `candidates` are alive backends; `fastest_first` orders their places by speed.
 

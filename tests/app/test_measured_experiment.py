@@ -6,9 +6,9 @@ from pathlib import Path
 import psutil
 import pytest
 from fake_engine import golden_scene
-from test_experiments_dialog import Stub, own_folders  # noqa: F401
+from test_experiments_dialog import open_dialog, own_folders  # noqa: F401
 
-from app.experiments_dialog import TAKEN, ExperimentsDialog, show_experiments
+from app.experiments_dialog import TAKEN, ExperimentsDialog
 from app.measuring import BUSY, LENT, engine_options
 from app.series.experiments import MEASURED
 from engine.cli import make_parser, window_parser
@@ -16,19 +16,15 @@ from engine.events import BurstDone
 
 
 @pytest.fixture
-def measuring(rig, tmp_path):
-    """The dialog, set to measure, with a stand-in behind its Start button."""
+def measuring(open_dialog):  # noqa: F811
+    """The dialog, set to measure."""
 
     def make(how: str = "") -> ExperimentsDialog:
-        dialog = show_experiments(rig.window)
-        dialog._command = Stub(tmp_path, how)
+        dialog = open_dialog(how)
         dialog.profile.setCurrentText(MEASURED)
         return dialog
 
-    yield make
-    dialog = rig.window.findChild(ExperimentsDialog)
-    if dialog is not None:
-        dialog.runner.close()
+    return make
 
 
 def begin(dialog: ExperimentsDialog, qtbot) -> None:

@@ -190,20 +190,25 @@ def test_a_flat_distribution_is_sorted_whole(monkeypatch: pytest.MonkeyPatch) ->
     assert PendingSample(torch.zeros(2, 5000), rows, sampler).collect() == [4998, 3499]
 
 
+def compare_chunk(runner: TorchRunner, plain: TorchRunner, ours: Stream, theirs: Stream, chunk: int) -> None:
+    """Compute a chunk of the same stream both ways, and hold the logits of its last token together."""
+    row = ours.row(chunk)
+    assert runner._prefills is not None
+    with torch.inference_mode():
+        logits = runner._prefills.logits(row)
+    expected = plain.logits(Batch([theirs.row(chunk)]), every_token=True)[-1:]
+    assert (logits - expected).abs().max() < 1e-4 * expected.abs().max()
+    ours.computed += row.length
+    theirs.computed += row.length
+
+
 @pytest.mark.parametrize("chunk", [7, 40, 130])
 def test_padded_chunks_give_the_plain_logits(folder: Path, chunk: int) -> None:
     runner, plain = with_graphs(folder), open_runner(folder)
-    assert runner._prefills is not None
     prompt = [i * 5 % 300 + 3 for i in range(260)]
     ours, theirs = (Stream(1, list(prompt), scattered(20)) for _ in range(2))
     while ours.computed < len(prompt) - 1:
-        row = ours.row(chunk)
-        with torch.inference_mode():
-            logits = runner._prefills.logits(row)
-        expected = plain.logits(Batch([theirs.row(chunk)]), every_token=True)[-1:]
-        assert (logits - expected).abs().max() < 1e-4 * expected.abs().max()
-        ours.computed += row.length
-        theirs.computed += row.length
+        compare_chunk(runner, plain, ours, theirs, chunk)
     runner.close()
     plain.close()
 
@@ -211,18 +216,10 @@ def test_padded_chunks_give_the_plain_logits(folder: Path, chunk: int) -> None:
 @pytest.mark.parametrize("length", [513, 700, 1024, 1500])
 def test_a_long_chunk_in_pieces_gives_the_plain_logits(long_folder: Path, length: int) -> None:
     runner, plain = with_graphs(long_folder), open_runner(long_folder)
-    prefills = runner._prefills
-    assert prefills is not None
     prompt = [i * 5 % 300 + 3 for i in range(40 + length)]
     ours, theirs = (Stream(1, list(prompt), [3 * (i * 7 % 101) for i in range(100)]) for _ in range(2))
     for chunk in (40, length):  # what is cached already comes before the first piece
-        row = ours.row(chunk)
-        with torch.inference_mode():
-            logits = prefills.logits(row)
-        expected = plain.logits(Batch([theirs.row(chunk)]), every_token=True)[-1:]
-        assert (logits - expected).abs().max() < 1e-4 * expected.abs().max()
-        ours.computed += row.length
-        theirs.computed += row.length
+        compare_chunk(runner, plain, ours, theirs, chunk)
     runner.close()
     plain.close()
 

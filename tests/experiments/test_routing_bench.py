@@ -19,19 +19,8 @@ from engine.experiments.routing_bench import (
 from engine.profiling.profile import BackendProfile, Profile, Rates, load_profile
 from engine.profiling.step_time import StepTimeModel
 from engine.routing.forecast import Forecast, Job, Track
-from tests.builders import make_request
+from tests.builders import MEASURED, make_request
 
-# As a calibration gives it: a table of prefill sizes, and chunks that read the cache.
-MEASURED = StepTimeModel(
-    ((1, 0.012), (2, 0.017), (4, 0.020)),
-    context_s=2.7e-6,
-    attention_s=4e-8,
-    mixed_s=4e-3,
-    chunk_s=5e-3,
-    interference=0.04,
-    prefill_table_s=((8, 0.030), (64, 0.060), (512, 0.110)),
-    start_s=2e-6,
-)
 ONE_PRICE = StepTimeModel(((1, 0.008),), 5e-7, 4e-4)
 FITTED = Profile(
     "fitted",

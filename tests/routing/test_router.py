@@ -7,7 +7,7 @@ from engine.kv.prefix import extend_chain, root_hash
 from engine.profiling.profile import Rates
 from engine.receipt import Candidate, Receipt
 from engine.request import BackendName, FinishReason, Request, RequestId
-from engine.routing.policies import check_policy, choose, isolated_score, policy_names
+from engine.routing.policies import check_policy, choose, isolated_s, policy_names
 from engine.routing.receipt import receipt_json
 from engine.routing.router import Router
 from engine.step_report import BackendLoad, Ending, RequestLoad, StepReport
@@ -233,7 +233,8 @@ def test_the_sums_of_a_receipt_are_sums() -> None:
     gpu = candidate(router.choose(warm(3), 0.0), GPU)
     assert gpu.prefill_tokens == gpu.own_prefill_tokens + 7 + 11
     assert gpu.decode_tokens == gpu.own_decode_tokens + 100 + 128
-    assert gpu.score_s == isolated_score(gpu) == gpu.prefill_tokens / 2551 + gpu.decode_tokens / 293
+    again_s = isolated_s(gpu.prefill_tokens, gpu.decode_tokens, gpu.prefill_rate, gpu.decode_rate)
+    assert gpu.score_s == again_s == gpu.prefill_tokens / 2551 + gpu.decode_tokens / 293
 
 
 # --- the mirror of the prefix index ----------------------------------------------------------------------

@@ -13,21 +13,11 @@ from engine.request import BackendName
 from engine.routing.forecast import Job, Track, all_on_the_wall, forecast, on_the_wall
 from engine.routing.mirror import Mirror, Sent
 from engine.routing.pricing import Outlook, prices
-from tests.builders import make_request, unlike
+from tests.builders import MEASURED, make_request, unlike
 from tests.routing.plain_forecast import plain_forecast
 
 LINE = StepTimeModel(((1, 0.004), (4, 0.010)), 1e-6, 2e-4, 1e-7, 1e-3, 2e-3)
-TABLES = StepTimeModel(
-    ((1, 0.012), (2, 0.017), (4, 0.020)),
-    context_s=2.7e-6,
-    attention_s=4e-8,
-    mixed_s=4e-3,
-    chunk_s=5e-3,
-    interference=0.04,
-    prefill_table_s=((8, 0.030), (64, 0.060), (512, 0.110)),
-    start_s=2e-6,
-)
-MODELS = st.sampled_from([LINE, TABLES])
+MODELS = st.sampled_from([LINE, MEASURED])
 many = settings(max_examples=120, deadline=None, derandomize=True, database=None)
 
 
