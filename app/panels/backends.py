@@ -14,7 +14,7 @@ from app.widgets.controls import Button
 from app.widgets.device_badge import DeviceBadge
 from app.widgets.figure import Figure
 from app.widgets.icons import pixmap
-from app.widgets.labels import MarkLabel, SlotsGhost, make_label, set_tone
+from app.widgets.labels import MarkLabel, SlotsGhost, make_label, make_separator, set_tone
 from app.widgets.panel import PADDING, ElidedLabel, Panel
 from app.widgets.queue import FLAT, TALL, QueueView
 from app.widgets.slots import SlotsView
@@ -87,10 +87,7 @@ class BackendPanel(Panel):
         row.addWidget(self._step)
         row.addWidget(self._rate)
         self.body.addWidget(self._header)
-        line = QFrame()
-        line.setObjectName("separator")
-        line.setFixedHeight(1)
-        self.body.addWidget(line)
+        self.body.addWidget(make_separator())
 
     def _build_live(self) -> QWidget:
         page = QWidget()

@@ -13,7 +13,7 @@ from app.theme import ThemeHolder
 from app.widgets.composer import Composer
 from app.widgets.conversation_list import ConversationList
 from app.widgets.getting_ready import GettingReady
-from app.widgets.labels import make_label
+from app.widgets.labels import make_label, make_separator
 from app.widgets.next_steps import NextSteps
 from app.widgets.panel import PADDING, Panel
 from app.widgets.popover import Popover
@@ -57,6 +57,8 @@ class PromptPanel(Panel):
         column.setSpacing(12)
         column.addWidget(self.failure)
         column.addWidget(self.next_steps)
+        self._below_problem = make_separator()  # what is scrolled away ends at it
+        column.addWidget(self._below_problem)
         column.addWidget(self._pages, 1)
         column.addWidget(self.composer)
         self.body.addLayout(column, 1)
@@ -223,6 +225,7 @@ class PromptPanel(Panel):
         self.failure.setText(problem)
         self.failure.setVisible(bool(problem))
         self.next_steps.show_steps(ways)
+        self._below_problem.setVisible(ready and bool(problem))
         self._pages.setCurrentIndex(1 if ready else 0)
         self.composer.set_ready(ready and not problem)
         if not ready:

@@ -18,6 +18,7 @@ from app.series.words import figure, seconds
 from app.theme import ThemeHolder, font
 from app.widgets.controls import Button, EmulatedMark
 from app.widgets.key_hints import KeyHints
+from app.widgets.labels import make_separator
 from app.widgets.panel import ElidedLabel
 from engine.request import RequestState
 
@@ -48,7 +49,7 @@ class ReceiptSheet(QFrame):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(self._header())
-        column.addWidget(self._separator())
+        column.addWidget(make_separator())
         self.body = ReceiptBody(themes)
         self.scroll = QScrollArea(self)
         self.scroll.setWidgetResizable(True)
@@ -57,7 +58,7 @@ class ReceiptSheet(QFrame):
         self.scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.scroll.setWidget(self.body)
         column.addWidget(self.scroll, 1)
-        column.addWidget(self._separator())
+        column.addWidget(make_separator())
         column.addWidget(self._footer())
         keys = (
             (Qt.Key.Key_Escape, self.close_sheet),
@@ -127,12 +128,6 @@ class ReceiptSheet(QFrame):
         self.copy_button.clicked.connect(self.copy_markdown)
         self.export_button.clicked.connect(self._ask_path)
         return bar
-
-    def _separator(self) -> QFrame:
-        line = QFrame(self)
-        line.setObjectName("separator")
-        line.setFixedHeight(1)
-        return line
 
     # What is shown
 

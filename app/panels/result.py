@@ -12,7 +12,7 @@ from app.panels.result_page import EDGE
 from app.panels.result_picture import HEADER, ResultPicture, Shown
 from app.theme import ThemeHolder, font
 from app.widgets.controls import Button, EmulatedMark
-from app.widgets.labels import make_label
+from app.widgets.labels import make_label, make_separator
 from app.widgets.panel import ElidedLabel
 
 CARD, LEAST_MARGIN = QSize(1344, 824), 32
@@ -75,14 +75,14 @@ class ResultCard(QWidget):
         column.setContentsMargins(1, 1, 1, 1)
         column.setSpacing(0)
         column.addWidget(self._header())
-        column.addWidget(self._separator())
+        column.addWidget(make_separator())
         self.page = Page(themes, self.card)
         self.pages = QStackedWidget(self.card)
         self.pages.addWidget(self.page)
         self.requests: QWidget | None = None  # the table of the run's requests, made when asked for
         self.sheet: Sheet | None = None  # the receipt of one of them
         column.addWidget(self.pages, 1)
-        column.addWidget(self._separator())
+        column.addWidget(make_separator())
         column.addWidget(self._footer())
         shortcut = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
         shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
@@ -136,12 +136,6 @@ class ResultCard(QWidget):
         self.repeat_button.clicked.connect(self._repeat)
         row.addWidget(self.repeat_button)
         return bar
-
-    def _separator(self) -> QFrame:
-        line = QFrame(self.card)
-        line.setObjectName("separator")
-        line.setFixedHeight(1)
-        return line
 
     def update_result(self, shown: Shown) -> None:
         """Something about it is known now that was not: paint it again, and leave the focus alone."""

@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QLabel, QVBoxLayout, QWidget
 
 from app.theme import Size, ThemeHolder, font
 from app.widgets.marks import paint_badge, paint_mark
@@ -26,6 +26,14 @@ def titled_column(sheet: QWidget, title: str, intro: str = "") -> QVBoxLayout:
         words.setWordWrap(True)
         column.addWidget(words)
     return column
+
+
+def make_separator() -> QFrame:
+    """A hairline across a column."""
+    line = QFrame()
+    line.setObjectName("separator")
+    line.setFixedHeight(1)
+    return line
 
 
 def set_tone(label: QLabel, tone: str) -> None:

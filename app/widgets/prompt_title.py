@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QMenu, QPlainTex
 
 from app.theme import font
 from app.widgets.controls import Button
-from app.widgets.labels import make_label
+from app.widgets.labels import make_label, make_separator
 from app.widgets.panel import PADDING, Panel
 from app.widgets.popover import Popover
 
@@ -65,10 +65,7 @@ class PromptTitle(QObject):
         self._buttons = (self.system_button, self.list_button, self.new_button, self.more_button)
         for button in self._buttons:
             row.addWidget(button)
-        line = QFrame()
-        line.setObjectName("separator")
-        line.setFixedHeight(1)
-        panel.body.addWidget(line)
+        panel.body.addWidget(make_separator())
 
     def show_others(self, running: int) -> None:
         """How many replies stream into conversations that are not shown."""
