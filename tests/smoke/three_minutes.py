@@ -26,6 +26,7 @@ from app.virtual_display import unseen_screen  # noqa: E402
 OPTIONS = ("--backends", "cpu,cpu", "--threads", "1", "--load-format", "dummy", "--architecture", "tiny",
            "--policy", "isolated-rates")  # fmt: skip
 PATIENCE_S = 90.0
+CARD_S = 2.0  # from the end of a run's file until its card can be closed, on a busy machine
 COMPOSER, RUN, POLICY, MODEL = (190, 690), (915, 28), (550, 28), (290, 28)  # in a window of 1920x1080
 GRAB = (
     "import sys; from PySide6.QtWidgets import QApplication; a = QApplication([]); "
@@ -137,7 +138,7 @@ def tour(visitor: Visitor) -> None:
     # 2. press Run
     visitor.click(RUN)
     visitor.until("a burst", lambda: visitor.ran(1, policy="isolated-rates", emulated=False))
-    time.sleep(0.5)
+    time.sleep(CARD_S)
     visitor.look("2-result")
     visitor.keys("Escape")
     # 3. change the policy and run again
@@ -146,7 +147,7 @@ def tour(visitor: Visitor) -> None:
     time.sleep(0.3)
     visitor.keys("ctrl+r")
     visitor.until("a burst under another policy", lambda: visitor.ran(2, policy="round-robin"))
-    time.sleep(0.5)
+    time.sleep(CARD_S)
     visitor.keys("Escape")
     # 4. emulation from the model menu
     visitor.click(MODEL)
@@ -157,7 +158,7 @@ def tour(visitor: Visitor) -> None:
         lambda: visitor.ran(3, emulated=True),
         lambda: visitor.keys("ctrl+r"),
     )
-    time.sleep(0.5)
+    time.sleep(CARD_S)
     visitor.keys("Escape")
     # 5. presenter mode
     visitor.keys("F5")
