@@ -30,7 +30,7 @@ class Job:
     context: int  # tokens in the cache: computed, or restorable while queued
     blocks: int = 0  # KV blocks it needs (queued) or gives back at its end (active)
     ready_s: float = 0.0  # not before this
-    waited_s: float = 0.0  # since its arrival, when the load was true
+    came_s: float = 0.0  # its arrival on the router's clock; the forecast itself does not ask
 
 
 @dataclass(frozen=True, slots=True)

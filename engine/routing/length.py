@@ -13,9 +13,8 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
-from engine.request import Request
+from engine.request import Request, RequestId
 
 KEPT = 256
 SHRINK = 8.0
@@ -58,8 +57,8 @@ class _Curve:
         object.__setattr__(self, "_less_mass", less_mass[::-1])
         object.__setattr__(self, "_weighted", weighted[::-1])
 
-    def remaining(self, generated: int) -> Remaining | None:
-        """Conditional on more than `generated` tokens; None when nothing seen was longer."""
+    def remaining(self, generated: int) -> tuple[float, float] | None:
+        """(mean, p90) of what follows `generated` tokens; None when nothing seen was longer."""
         i = bisect_right(self.lengths, generated)
         total = -self._less_mass[i]
         if total <= 1e-9:
@@ -67,7 +66,7 @@ class _Curve:
         # The first length up to which nine tenths of that mass lie.
         place = bisect_left(self._less_mass, -(0.1 * total + 1e-12), i + 1)
         p90 = self.lengths[min(place, len(self.lengths)) - 1]
-        return Remaining(self._weighted[i] / total - generated, float(p90 - generated))
+        return self._weighted[i] / total - generated, float(p90 - generated)
 
 
 def _curve(lengths: Iterable[tuple[int, bool]]) -> _Curve:
@@ -98,18 +97,14 @@ def _curve(lengths: Iterable[tuple[int, bool]]) -> _Curve:
     return _Curve(tuple(values), tuple(mass), len(seen))
 
 
-@lru_cache(maxsize=_KNOWN)  # asked for every outstanding request at every decision
-def _root(tokens: tuple[int, ...]) -> str:
-    return f"root:{zlib.crc32(array('q', tokens).tobytes()):x}"
-
-
 def classes_of(request: Request) -> tuple[str, ...]:
     """Names of the request's classes, most special first."""
     # A tag says what the request is; without one the prefix does, and without that its size.
     if request.tag:
         return (f"tag:{request.tag}", "all")
     if request.prompt_tokens > _ROOT_TOKENS:
-        return (_root(request.prompt[:_ROOT_TOKENS]), "all")
+        root = zlib.crc32(array("q", request.prompt[:_ROOT_TOKENS]).tobytes())
+        return (f"root:{root:x}", "all")
     size = int(math.log2(max(1, request.prompt_tokens * request.sampling.max_new_tokens)))
     return (f"size:{size}", "all")
 
@@ -123,7 +118,9 @@ class LengthEstimator:
         self._classes: dict[str, _Class] = {}
         self._errors: deque[float] = deque(maxlen=64)
         self._known: dict[tuple[str, int, int], Remaining] = {}  # estimates since the last reply ended
+        self._names: dict[RequestId, tuple[Request, tuple[str, ...]]] = {}
         self._ratio = 0.7  # of the budget, for the kind "ratio"
+        self.edition = 0  # counts what was learned: within one, estimates stay the same
 
     def remaining(self, request: Request, generated: int = 0) -> Remaining:
         """Tokens still to come after `generated`, at least 1 and at most what the budget leaves."""
@@ -133,12 +130,14 @@ class LengthEstimator:
         if self.kind == "ratio":
             guess = max(1.0, self._ratio * left)
             return Remaining(guess, float(left))
-        names = classes_of(request)
-        key = (names[0], generated, left)
+        named = self._names.get(request.id)
+        names = named[1] if named is not None and named[0] is request else self._classes_of(request)
+        special = names[0] if names[0] in self._classes else "all"  # of a class never seen nothing is known
+        key = (special, generated, left)
         found = self._known.get(key)
         if found is None:
-            estimate = self._shrunk(names, generated, left)
-            found = Remaining(min(max(1.0, estimate.mean), left), min(max(1.0, estimate.p90), left))
+            mean, p90 = self._shrunk(names, generated, left)
+            found = Remaining(min(max(1.0, mean), left), min(max(1.0, p90), left))
             if len(self._known) < _KNOWN:
                 self._known[key] = found
         return found
@@ -149,6 +148,7 @@ class LengthEstimator:
             # What would have been said of it at its arrival: the live error.
             self._errors.append(abs(self.remaining(request).mean - length) / length)
         self._known.clear()
+        self.edition += 1
         for name in classes_of(request):
             entry = self._classes.setdefault(name, _Class())
             entry.lengths.append((length, censored))
@@ -157,6 +157,14 @@ class LengthEstimator:
         # SGLang's rule in one line: fall slowly while it proves too high, jump when it proves too low.
         self._ratio = max(self._ratio, used) if used > self._ratio else max(0.098, self._ratio - 0.001)
 
+    def _classes_of(self, request: Request) -> tuple[str, ...]:
+        """`classes_of`, kept: asked for every outstanding request at every decision."""
+        if len(self._names) >= _KNOWN:
+            self._names.clear()
+        names = classes_of(request)
+        self._names[request.id] = (request, names)
+        return names
+
     @property
     def live_error(self) -> float | None:
         """Mean relative error of the last predictions; None before there are some."""
@@ -164,8 +172,8 @@ class LengthEstimator:
             return None
         return sum(self._errors) / len(self._errors)
 
-    def _shrunk(self, names: Sequence[str], generated: int, left: int) -> Remaining:
-        """The most special class, mixed with its parents as far as it has been seen."""
+    def _shrunk(self, names: Sequence[str], generated: int, left: int) -> tuple[float, float]:
+        """(mean, p90) of the most special class, mixed with its parents as far as it has been seen."""
         mean, p90 = float(left), float(left)  # knowing nothing: the budget
         for name in reversed(names):
             entry = self._classes.get(name)
@@ -177,9 +185,9 @@ class LengthEstimator:
             if here is None:
                 continue
             weight = entry.curve.count / (entry.curve.count + SHRINK)
-            mean = weight * here.mean + (1 - weight) * mean
-            p90 = weight * here.p90 + (1 - weight) * p90
-        return Remaining(mean, p90)
+            mean = weight * here[0] + (1 - weight) * mean
+            p90 = weight * here[1] + (1 - weight) * p90
+        return mean, p90
 
     def to_json(self) -> dict[str, list[tuple[int, bool]]]:
         return {name: list(entry.lengths) for name, entry in self._classes.items()}
@@ -187,6 +195,7 @@ class LengthEstimator:
     def restore(self, data: dict[str, list[tuple[int, bool]]]) -> None:
         """Take what `to_json` gave; unreadable classes are left out one by one."""
         self._known.clear()
+        self.edition += 1
         for name, lengths in data.items():
             try:
                 pairs = [(int(n), bool(c)) for n, c in lengths]

@@ -44,10 +44,21 @@ class Sent:
     sent_s: float
     first_s: float  # when it was sent to its first backend
     stays: bool = False  # the user's own choice, or it has moved once, or its move has been asked for
+    waiting: "Waiting | None" = field(default=None, compare=False)
 
     @property
     def prefill_tokens(self) -> int:
         return self.request.prompt_tokens - self.cached_tokens
+
+
+@dataclass(slots=True)
+class Waiting:
+    """The job of a request that waits, the same from step to step: most of a long queue waits."""
+
+    job: Job
+    prefill_remaining: int
+    cached_tokens: int
+    edition: int | None  # of the length estimates
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +155,25 @@ class Mirror:
                 return None if sent is None or sent.stays else sent
         return None
 
-    def work(self, now_s: float, left: Left, without: RequestId | None = None) -> Work:
-        """Everything outstanding, `without` one request, with lengths as `left` estimates them."""
+    def work(
+        self, now_s: float, left: Left, without: RequestId | None = None, edition: int | None = None
+    ) -> Work:
+        """Everything outstanding, `without` one request, with lengths as `left` estimates them.
+
+        Under the same `edition`, `left` says the same of the same request; None promises nothing.
+        """
         active: list[Job] = []
         queue: list[Job] = []
         published: set[RequestId] = set()
         for load in self.load.requests:
             request_id = load.request_id
             published.add(request_id)
-            if request_id != without:
-                (active if load.slot >= 0 else queue).append(self._published(load, left))
+            if request_id == without:
+                continue
+            if load.slot >= 0:
+                active.append(self._published(load, left))
+            else:
+                queue.append(self._waiting(load, left, edition))
         # A busy backend has worked since its load was true, an idle one since something was sent to it.
         fresh = [sent.sent_s for request_id, sent in self.sent.items() if request_id not in published]
         base_s = self.published_s if published else max(self.published_s, min(fresh, default=now_s))
@@ -161,18 +181,38 @@ class Mirror:
         for request_id, sent in self.sent.items():
             if request_id not in published and request_id != without:
                 ready_s = max(0.0, sent.sent_s - now_s + since_s)
-                waited_s = sent.sent_s - sent.first_s
-                queue.append(job_of(sent.request, sent.coming_tokens, ready_s, left, waited_s))
+                queue.append(job_of(sent.request, sent.coming_tokens, ready_s, left, sent.first_s))
         return Work(active, queue, since_s)
+
+    def _waiting(self, load: RequestLoad, left: Left, edition: int | None) -> Job:
+        sent = self.sent.get(load.request_id)
+        if sent is None:
+            return self._published(load, left)
+        known = sent.waiting
+        if (
+            known is None
+            or known.prefill_remaining != load.prefill_remaining
+            or known.cached_tokens != load.cached_tokens
+        ):
+            known = Waiting(self._published(load, left), load.prefill_remaining, load.cached_tokens, edition)
+            sent.waiting = known
+        elif edition is None or known.edition != edition:
+            decode = max(1, round(left(sent.request, 0).mean))
+            if decode != (job := known.job).decode:  # made anew: the old one may be in a forecast
+                known.job = Job(
+                    job.key, job.prefill, decode, job.context, job.blocks, job.ready_s, job.came_s
+                )
+            known.edition = edition
+        return known.job
 
     def _published(self, load: RequestLoad, left: Left) -> Job:
         sent = self.sent.get(load.request_id)
         prompt, prefill, generated = load.prompt_tokens, load.prefill_remaining, load.generated
         held = blocks_for(prompt + generated + load.decode_remaining)
-        decode, waited_s = load.decode_remaining, 0.0
+        decode, came_s = load.decode_remaining, self.published_s
         if sent is not None:
             decode = round(left(sent.request, generated).mean)
-            waited_s = self.published_s - sent.first_s
+            came_s = sent.first_s
             if load.slot < 0:
                 prefill = min(prefill, max(1, prompt - sent.coming_tokens))
         return Job(
@@ -182,7 +222,7 @@ class Mirror:
             prompt - prefill + (generated - 1 if generated > 1 else 0),
             held - load.cached_tokens // BLOCK_TOKENS,
             0.0,
-            waited_s,
+            came_s,
         )
 
     def candidate(self, request: Request, chain: Sequence[bytes]) -> Candidate:
@@ -227,8 +267,8 @@ class Mirror:
         )
 
 
-def job_of(request: Request, cached: int, ready_s: float, left: Left, waited_s: float = 0.0) -> Job:
-    """A request that is not admitted yet; `waited_s` before it was sent here."""
+def job_of(request: Request, cached: int, ready_s: float, left: Left, came_s: float) -> Job:
+    """A request that is not admitted yet."""
     cached = min(cached, restorable_blocks(request.prompt_tokens) * BLOCK_TOKENS)
     need = blocks_for(request.prompt_tokens + request.sampling.max_new_tokens)
     return Job(
@@ -238,5 +278,5 @@ def job_of(request: Request, cached: int, ready_s: float, left: Left, waited_s: 
         cached,
         need - cached // BLOCK_TOKENS,
         ready_s,
-        waited_s=waited_s - ready_s,
+        came_s,
     )

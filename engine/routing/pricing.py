@@ -35,6 +35,7 @@ class Outlook:
     new: Job
     new_p90: int  # tokens the new reply may well need
     since_s: float  # seconds since the published load was true
+    now_s: float  # on the router's clock, as the arrivals of its jobs
     factor: float = 1.0  # live correction
     error: float = 0.0  # live relative error of the step-time model
     is_head: bool = False  # `new` waits here already, before everybody else in the queue
@@ -100,11 +101,9 @@ class _Lane:
     def worst_ttft_s(self) -> float:
         """Longest time from arrival to first token among those here that have none yet."""
         jobs = [*self.outlook.active, *self.outlook.queue, *([self.outlook.new] if self.has_new else [])]
-        first_s, since_s = self.cast.first_s, self.outlook.since_s
+        first_s, now_s = self.cast.first_s, self.outlook.now_s
         walls = self.walls_s([first_s[j.key] for j in jobs])
-        waits = [
-            wall + since_s + j.waited_s for wall, j in zip(walls, jobs, strict=True) if first_s[j.key] > 0
-        ]
+        waits = [wall + now_s - j.came_s for wall, j in zip(walls, jobs, strict=True) if first_s[j.key] > 0]
         return max(waits, default=0.0)
 
 

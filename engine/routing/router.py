@@ -251,12 +251,12 @@ class Router:
         for mirror, chain in zip(mirrors, chains, strict=True):
             if mirror.pace is None:
                 return None
-            work = mirror.work(now_s, left, request.id)
+            work = mirror.work(now_s, left, request.id, self.lengths.edition)
             sent = mirror.sent.get(request.id)
             coming = sent.coming_tokens if sent is not None else mirror.coming_tokens(chain)
             here = mirror.name == waits_on
             ready_s = 0.0 if here else work.since_s
-            waited_s = now_s - request.arrival_s - (work.since_s - ready_s) if waits_on is not None else 0.0
+            came_s = now_s if waits_on is None else request.arrival_s
             out.append(
                 Outlook(
                     mirror.pace.steps,
@@ -265,9 +265,10 @@ class Router:
                     work.active,
                     work.queue,
                     mirror.free_blocks,
-                    job_of(request, coming, ready_s, left, waited_s),
+                    job_of(request, coming, ready_s, left, came_s),
                     max(1, round(left(request, 0).p90)),
                     work.since_s,
+                    now_s,
                     mirror.check.factor,
                     mirror.check.error,
                     is_head=here,

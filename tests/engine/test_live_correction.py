@@ -60,7 +60,7 @@ def test_the_factor_finds_the_truth_and_the_forecast_follows(house: House, times
 def outlook(decode_s: float, waiting: int, error: float) -> Outlook:
     model = StepTimeModel(((1, decode_s),), prefill_s=1e-6)
     queue = [Job(i, 10, 100, 0, 1) for i in range(waiting)]
-    return Outlook(model, 1, 512, [], queue, 1_000, Job(99, 10, 100, 0, 1), 100, 0.0, error=error)
+    return Outlook(model, 1, 512, [], queue, 1_000, Job(99, 10, 100, 0, 1), 100, 0.0, 0.0, error=error)
 
 
 @pytest.mark.parametrize("slower_has_it", [False, True])

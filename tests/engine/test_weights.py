@@ -72,7 +72,7 @@ def test_a_mistake_is_told_in_one_sentence(text: str, words: str) -> None:
 def outlook(decode_s: float, waiting: int) -> Outlook:
     model = StepTimeModel(((1, decode_s),), prefill_s=1e-6)
     queue = [Job(i, 10, 100, 0, 1) for i in range(waiting)]
-    return Outlook(model, 1, 512, [], queue, 1_000, Job(99, 10, 100, 0, 1), 100, 0.0)
+    return Outlook(model, 1, 512, [], queue, 1_000, Job(99, 10, 100, 0, 1), 100, 0.0, 0.0)
 
 
 def goes(slow_s: float, weights: PolicyWeights) -> bool:

@@ -73,10 +73,12 @@ def test_prices_are_those_of_forecasts_made_one_by_one(
     is_head: bool,
     p90: int,
 ) -> None:
-    new, since_s = Job(99, 70, 40, 30, 6, waited_s=0.2), 0.01
+    new, since_s, now_s = Job(99, 70, 40, 30, 6, came_s=7.8), 0.01, 8.0
     outlooks = []
     for (slots, budget, active, queue, free), head in ((here, is_head), (there, False)):
-        outlooks.append(Outlook(model, slots, budget, active, queue, free, new, p90, since_s, is_head=head))
+        outlooks.append(
+            Outlook(model, slots, budget, active, queue, free, new, p90, since_s, now_s, is_head=head)
+        )
     for place, price in enumerate(prices(outlooks)):
         casts, longs = [], []
         for i, o in enumerate(outlooks):
@@ -94,7 +96,7 @@ def test_prices_are_those_of_forecasts_made_one_by_one(
         ends = [[wall_s(end) for end in cast.finish_s.values()] for cast in casts]
         jobs = [[*o.active, *o.queue, *([new] if i == place else [])] for i, o in enumerate(outlooks)]
         waits = [
-            wall_s(cast.first_s[j.key]) + since_s + j.waited_s
+            wall_s(cast.first_s[j.key]) + now_s - j.came_s
             for cast, those in zip(casts, jobs, strict=True)
             for j in those
             if cast.first_s[j.key] > 0
