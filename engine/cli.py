@@ -59,7 +59,10 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     )
     backends.add_argument("--threads", type=int, metavar="N", help="threads of each CPU backend")
     backends.add_argument(
-        "--slots", default="4", metavar="N", help="active requests per backend: 4, or gpu=1,cpu=4, or auto"
+        "--slots",
+        default="4",
+        metavar="N",
+        help="active requests per backend: 4, or gpu=1,cpu=4, or auto; for a burst also best",
     )
     backends.add_argument(
         "--kv-blocks", type=int, default=384, metavar="N", help="KV blocks of 16 tokens (384)"
