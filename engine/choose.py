@@ -61,7 +61,7 @@ def _emulated_spec(backend: BackendProfile, options: BackendOptions) -> BackendS
         "emulated",
         slots=options.slots_of(backend.name, backend.slots),
         kv_blocks=backend.kv_blocks,
-        token_budget=options.budget_of("emulated"),
+        token_budget=options.token_budget or backend.token_budget,
         scheduling=options.scheduling,
     )
 

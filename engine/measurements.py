@@ -101,6 +101,7 @@ class Measurements:
                     fit_error=measured.fit_error,
                     held_out_error=measured.held_out_error,
                     spread=measured.spread,
+                    token_budget=unit.limits.token_budget,
                 )
             )
         return tuple(out) or None

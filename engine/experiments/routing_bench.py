@@ -111,7 +111,7 @@ def _busy(
     router = Router("total-delay", [(n, n.upper(), n) for n in names], lengths)
     for b, name in zip(profile.backends, names, strict=True):
         router.set_rates(name, b.rates)
-        router.set_pace(name, Pace(b.steps, b.slots))
+        router.set_pace(name, Pace(b.steps, b.slots, b.token_budget))
     loads: dict[BackendName, list[RequestLoad]] = {n: [] for n in names}
     for i in range(outstanding):
         name = names[i % len(names)]

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from engine.config import TOKEN_BUDGET
 from engine.errors import ProfileError, UnknownNameError
 from engine.paths import cache_dir
 from engine.profiling.step_time import StepTimeModel
@@ -45,6 +46,7 @@ class BackendProfile:
     fit_error: float | None = None  # on the points that it was fitted to
     held_out_error: float | None = None  # on points kept out of the fit
     spread: float | None = None  # of equal steps around their median: what no model can foresee
+    token_budget: int = TOKEN_BUDGET  # tokens of a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,13 @@ def _whole(data: dict[str, Any], key: str, least: int, most: int, where: str) ->
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ProfileError(f"{where}: '{key}' is {value!r}: give a whole number from {least} to {most:,}.")
     return value
+
+
+def _budget(data: dict[str, Any], where: str) -> int:
+    """Tokens of a step: profiles did not say so from the beginning."""
+    if "token_budget" not in data:
+        return TOKEN_BUDGET
+    return _whole(data, "token_budget", max(16, data["slots"]), 65_536, where)
 
 
 def _text(data: dict[str, Any], key: str, where: str) -> str:
@@ -138,7 +147,10 @@ def parse_profile(data: dict[str, Any], where: str) -> Profile:
                     rates,
                     model,
                     tuple(item.get("assumed", ())),
-                    *(_share(item.get("fit"), k, where) for k in _FIT),
+                    fit_error=_share(item.get("fit"), "fit_error", where),
+                    held_out_error=_share(item.get("fit"), "held_out_error", where),
+                    spread=_share(item.get("fit"), "spread", where),
+                    token_budget=_budget(item, where),
                 )
             )
         names = [b.name for b in backends]
@@ -164,6 +176,7 @@ def profile_json(profile: Profile) -> dict[str, Any]:
                 "device_name": b.device_name,
                 "slots": b.slots,
                 "kv_blocks": b.kv_blocks,
+                "token_budget": b.token_budget,
                 "block_bytes": b.block_bytes,
                 "rates": {"prefill": b.rates.prefill, "decode": b.rates.decode},
                 "step": {

@@ -54,7 +54,7 @@ class Yardstick:
         self.profile = profile
         self.workload = workload
         self.slots = {b.name: (slots or {}).get(b.name, b.slots) for b in profile.backends}
-        self._models = [(b.steps, self.slots[b.name], 512, b.kv_blocks) for b in profile.backends]
+        self._models = [(b.steps, self.slots[b.name], b.token_budget, b.kv_blocks) for b in profile.backends]
         requests = workload.requests
         self._shared = _shared_blocks([r.prompt for r in requests], workload.seeding)
         self._same = _groups([(r.prompt[:64], len(r.prompt), r.output_tokens) for r in requests])

@@ -1,15 +1,19 @@
 """Runs are recorded, read back, replayed; nothing readable is in them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from engine.choose import emulated_specs
 from engine.cli import main
+from engine.config import BackendOptions
 from engine.errors import ModelFileError
 from engine.kv.prefix import restorable_blocks
+from engine.profiling.profile import Profile, load_profile, parse_profile, profile_json
 from engine.recording import find_run, prompt_blocks, read_run, runs_dir
-from engine.simulation.simulate import fake_tokenise
+from engine.simulation.simulate import Simulation, fake_tokenise
 from engine.workloads.presets import make_workload
 from tests.engine.conftest import Make
 
@@ -102,3 +106,27 @@ def test_block_hashes_are_equal_as_far_as_two_prompts_are() -> None:
     a, b = (r.prompt for r in make_workload("seed-warm-8", fake_tokenise).requests[:2])
     same = [x == y for x, y in zip(prompt_blocks(a), prompt_blocks(b), strict=True)]
     assert same == [True] * 31 + [False] and restorable_blocks(516) == 32
+
+
+def test_a_replay_takes_as_many_tokens_a_step_as_the_run_did(make: Make) -> None:
+    it = make(policy="isolated-rates", options=BackendOptions(token_budget=64))
+    done = it.burst_done(it.engine.run_burst("seed-warm-8"))
+    run = read_run(Path(str(done.result["run_file"])))
+    assert run.profile is not None and {b.token_budget for b in run.profile.backends} == {64}
+    text = json.dumps(profile_json(run.profile))
+    assert parse_profile(json.loads(text), "again").backends == run.profile.backends
+
+
+def test_the_simulator_takes_as_many_tokens_a_step_as_the_profile_says() -> None:
+    apple, cold = load_profile("apple-m2-published"), make_workload("cold-12", fake_tokenise, 0)
+    narrow = replace(apple, backends=tuple(replace(b, token_budget=64) for b in apple.backends))
+    by_profile = Simulation(narrow, "forced-gpu").run(cold)["requests"]
+    assert by_profile == Simulation(apple, "forced-gpu", token_budget=64).run(cold)["requests"]
+    assert by_profile != Simulation(apple, "forced-gpu").run(cold)["requests"]
+    assert emulated_budgets(narrow, None) == [64, 64] and emulated_budgets(narrow, 128) == [128, 128]
+
+
+def emulated_budgets(profile: Profile, asked: int | None) -> list[int]:
+    """Of backends that are emulated after `profile`."""
+    specs = emulated_specs(profile, BackendOptions(token_budget=asked))
+    return [spec.token_budget for spec in specs]
