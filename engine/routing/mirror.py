@@ -197,11 +197,8 @@ class Mirror:
             known = Waiting(self._published(load, left), load.prefill_remaining, load.cached_tokens, edition)
             sent.waiting = known
         elif edition is None or known.edition != edition:
-            decode = max(1, round(left(sent.request, 0).mean))
-            if decode != (job := known.job).decode:  # made anew: the old one may be in a forecast
-                known.job = Job(
-                    job.key, job.prefill, decode, job.context, job.blocks, job.ready_s, job.came_s
-                )
+            if max(1, round(left(sent.request, 0).mean)) != known.job.decode:
+                known.job = self._published(load, left)  # another: the old one may be in a forecast
             known.edition = edition
         return known.job
 

@@ -72,17 +72,17 @@ class Simulation:
         self.profile = profile
         self.policy = policy
         self.slots = {b.name: (slots or {}).get(b.name, b.slots) for b in profile.backends}
+        budgets = {b.name: token_budget or b.token_budget for b in profile.backends}
         self._backends: dict[BackendName, Backend] = {}
         for b in profile.backends:
-            budget = token_budget or b.token_budget
             kv = KvManager(kv_blocks or b.kv_blocks, salt=b.name)
-            scheduler = Scheduler(kv, make_policy(scheduling), self.slots[b.name], budget)
+            scheduler = Scheduler(kv, make_policy(scheduling), self.slots[b.name], budgets[b.name])
             name = BackendName(b.name)
             self._backends[name] = Backend(name, scheduler, ProfileRunner(b), self.clock)
         self.router = Router(policy, [(n, n.upper(), n) for n in self._backends], lengths, weights)
         for b in profile.backends:
             self.router.set_rates(BackendName(b.name), b.rates)
-            pace = Pace(b.steps, self.slots[b.name], token_budget or b.token_budget)
+            pace = Pace(b.steps, self.slots[b.name], budgets[b.name])
             self.router.set_pace(BackendName(b.name), pace)
         self.ledger = Ledger()
         self._ids = count()

@@ -4,22 +4,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.kv.prefix import root_hash
-from engine.request import BackendName, Request, RequestId, SamplingParams
+from engine.request import BackendName, Request
 from engine.routing.length import LengthEstimator, Remaining
 from engine.routing.mirror import Mirror, Sent, Work
 from engine.step_report import BackendLoad, RequestLoad
+from tests.builders import make_request
 
 WAITING = 6
 BUDGET = 64
 
 
 def requests() -> list[Request]:
-    sampling = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=BUDGET)
-    prompts = [tuple(range(i, i + 20 + 40 * (i % 3))) for i in range(WAITING)]
-    return [
-        Request(RequestId(i), prompt, sampling, 0.1 * i, "label" if i % 2 else "")
-        for i, prompt in enumerate(prompts)
-    ]
+    return [make_request(i, 20 + 40 * (i % 3), BUDGET, tag="label" if i % 2 else "") for i in range(WAITING)]
 
 
 def sent_to(mirror: Mirror, asked: list[Request]) -> None:
