@@ -192,6 +192,19 @@ def hair(colour: QColor, width: float = 1.0, dash: Sequence[float] | None = None
     return pen
 
 
+def draw_tag(
+    painter: QPainter, at: QPointF, text: str, text_font: QFont, colour: QColor, right: bool
+) -> QRectF:
+    """A word in a dashed box beside a line whose top is `at`, which is the box's left or `right` end."""
+    wide = width_of(text, text_font) + 17
+    box = QRectF(at.x() - (wide if right else 0), at.y() - 3, wide, 22)
+    draw_text(painter, box, CENTRE, text, text_font, colour)
+    painter.setPen(hair(colour, 1, (3, 3)))
+    painter.setBrush(QColor(0, 0, 0, 0))
+    painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
+    return box
+
+
 def half(value: float) -> float:
     """The middle of the nearest pixel: where a 1 px line is sharp."""
     return math.floor(value) + 0.5

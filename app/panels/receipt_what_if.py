@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QLineF, QRectF
-from PySide6.QtGui import QColor
+from PySide6.QtCore import QLineF, QPointF, QRectF
 
-from app.panels.painting import CENTRE, RIGHT, draw_text, hair, half, width_of, wrap
+from app.panels.painting import RIGHT, draw_tag, hair, half, width_of, wrap
 from app.panels.receipt_bars import BarPage
 from app.series.hindsight import CALIBRATION, SIMULATED, WhatIfLine, what_if_lines
 from app.series.words import NA, figure
@@ -32,7 +31,8 @@ class WhatIfPage(BarPage):
         self.painter.drawLine(QLineF(self.left, half(self.y), self.right, half(self.y)))
         self.y += 20
         drawn = self.text(self.left, self.y, 200, "What if", used=self.bold)
-        tag = self._tag()
+        at = QPointF(self.right, self.y)
+        tag = draw_tag(self.painter, at, SIMULATED, self.bold, self.theme.emulated, right=True).left()
         words = found.progress() or CALIBRATION
         self.text(
             drawn.right() + 8, self.y, tag - drawn.right() - 20, words, colour=self.theme.muted, elide=True
@@ -52,16 +52,6 @@ class WhatIfPage(BarPage):
             for line in wrap(INVITATION, self.label, width):
                 self.text(self.left, self.y, width, line, colour=self.theme.muted)
                 self.y += 16
-
-    def _tag(self) -> float:
-        """The mark of what was never measured; returns where it begins."""
-        wide = width_of(SIMULATED, self.bold) + 17
-        box = QRectF(self.right - wide, self.y - 3, wide, 22)
-        draw_text(self.painter, box, CENTRE, SIMULATED, self.bold, self.theme.emulated)
-        self.painter.setPen(hair(self.theme.emulated, 1, (3, 3)))
-        self.painter.setBrush(QColor(0, 0, 0, 0))
-        self.painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
-        return box.left()
 
     def _table(self, lines: Sequence[WhatIfLine]) -> None:
         ends = [self.right - FIGURE * i for i in (2, 1, 0)]

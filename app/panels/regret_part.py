@@ -2,10 +2,10 @@
 
 from typing import Protocol
 
-from PySide6.QtCore import QLineF, QRectF
+from PySide6.QtCore import QLineF, QPointF, QRectF
 from PySide6.QtGui import QColor, QFont, QPainter
 
-from app.panels.painting import RIGHT, draw_text, hair, half, width_of, wrap
+from app.panels.painting import RIGHT, draw_tag, hair, half, width_of, wrap
 from app.series.hindsight import CALIBRATION, SIMULATED, Regret, RegretState, share
 from app.series.words import NA, figure
 from app.theme import Theme
@@ -46,21 +46,13 @@ def draw_regret(page: Page, state: RegretState, left: float, right: float) -> No
             page.text(x, page.y, right - x, line, colour=page.theme.muted, elide=True)
             page.y += 16
         return
-    _tag(page, drawn.right() + 12)
+    at = QPointF(drawn.right() + 12, page.y)
+    draw_tag(page.painter, at, SIMULATED, page.bold, page.theme.emulated, right=False)
     for place, head in enumerate(("makespan, s", "mean E2E, s")):
         end = right - COLUMN * (1 - place)
         page.text(end - COLUMN, page.y, COLUMN, head, flags=RIGHT, colour=page.theme.muted)
     page.y += 20
     _lines(page, found, left, right)
-
-
-def _tag(page: Page, x: float) -> None:
-    wide = width_of(SIMULATED, page.bold) + 13
-    box = QRectF(x, page.y - 2, wide, 20)
-    draw_text(page.painter, box.adjusted(6, 0, 0, 0), RIGHT, SIMULATED, page.bold, page.theme.emulated)
-    page.painter.setPen(hair(page.theme.emulated, 1, (3, 3)))
-    page.painter.setBrush(QColor(0, 0, 0, 0))
-    page.painter.drawRoundedRect(box.adjusted(0.5, 0.5, 6.5, -0.5), 4, 4)
 
 
 def _lines(page: Page, found: Regret, left: float, right: float) -> None:
