@@ -20,6 +20,7 @@ from app.screenshot import Photographer, parse_size
 from app.series.board import Board
 from app.session import Session
 from app.settings import Settings
+from app.text_size import apply_text_size
 from app.theme import ThemeHolder, font
 from engine import __version__
 from engine.events import Notice
@@ -35,10 +36,6 @@ def run(args: Namespace, argv: Sequence[str] = ()) -> int:
         sys.stderr.write(f"offramp: --size {args.size} is not a size: write it as 1920x1080.\n")
         return 2
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    app = QApplication.instance() or QApplication(sys.argv[:1])
-    app.setApplicationName("Offramp")
-    app.setApplicationVersion(__version__)
-    app.setFont(font("label"))
     with tempfile.TemporaryDirectory() as scratch:
         # A picture must not depend on, nor change, what the window remembers.
         settings = Settings(Path(scratch) / "settings.ini" if args.screenshot else None)
@@ -47,6 +44,11 @@ def run(args: Namespace, argv: Sequence[str] = ()) -> int:
         args = effective(args, given, preferences.values, {} if args.screenshot else os.environ)
         if not args.screenshot:
             open_log()
+            apply_text_size(settings.text_size())  # before there is an application
+        app = QApplication.instance() or QApplication(sys.argv[:1])
+        app.setApplicationName("Offramp")
+        app.setApplicationVersion(__version__)
+        app.setFont(font("label"))
         return _run(app, args, size, settings, preferences)
 
 

@@ -35,6 +35,7 @@ from engine.workloads.texts import Tokenise
 
 READY_S, BURST_S = 1_800.0, 900.0
 POLL_MS, REST_S = 20, 0.5
+DRAG_STEPS, DRAG_MS = 150, 16  # moments that a time cursor passes, and how long it stays at each
 WARM_UP = 8  # requests of the first burst, which does not count
 
 
@@ -117,6 +118,34 @@ class Bench:
         QApplication.processEvents()
         return self._throughput(self._start(requests))
 
+    def drag(self) -> dict[str, float]:
+        """Heartbeat gaps while the time cursor is dragged over the last burst, from its start to its end."""
+        window, board = self.window, self.window.board
+        window.bridge.drain()
+        window.card.close_card()
+        window.show()
+        QApplication.processEvents()
+        first_s, last_s = board.throughput.origin_s, board.frames.last_s()
+        if first_s is None or last_s is None:
+            return spread([])
+        step_s = (last_s - first_s) / DRAG_STEPS
+        places = [first_s + step_s * number for number in range(DRAG_STEPS)]
+        heart, timer = Heartbeat(window), QTimer()
+
+        def move() -> None:
+            if places:
+                window.time_cursor.go_to(places.pop(0))
+
+        timer.setInterval(DRAG_MS)
+        timer.timeout.connect(move)
+        timer.start()
+        heart.start()
+        self._wait(lambda: not places, BURST_S, "The time cursor did not come to the end")
+        heart.stop()
+        timer.stop()
+        window.time_cursor.go_live()
+        return spread(heart.gaps_ms)
+
     def close(self) -> None:
         self.window.close()
 
@@ -185,11 +214,14 @@ def measure(spec: Spec, folder: Path) -> dict[str, Any]:
                 bench.rss_mb.append(round(process.memory_info().rss / 1e6, 1))
             sys.stderr.write(f"run {number} of {len(spec.order)}, {side}: {rates[side][-1]:.1f} tok/s\n")
             sys.stderr.flush()
+        drag = bench.drag()
         seconds = sum(bench.heart.gaps_ms) / 1000
         own = sum(bench.heart.own_ms) / max(1e-9, sum(bench.heart.gaps_ms))
         return {
             "heartbeat_ms": spread(bench.heart.gaps_ms),
             "own_time_ms": {**spread(bench.heart.own_ms), "share": round(own, 3)},
+            "drag_ms": drag,
+            "worst_gaps": bench.heart.worst(),
             "redraws_per_s": {k: round(n / seconds, 1) for k, n in bench.paints.most().items()},
             "tok_s": rates,
             "rss_mb": bench.rss_mb,

@@ -3,7 +3,7 @@
 import platform
 from importlib import metadata
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import (
     QDialog,
@@ -64,6 +64,8 @@ ELSEWHERE = (
         ("Esc", "Leave"),
     ),
 )
+COLUMNS = 3
+SHEET_MARGINS, LEAST_SHEET = QSize(80, 150), QSize(480, 320)  # px
 
 
 def make_dialog(parent: QWidget, title: str) -> tuple[QDialog, QVBoxLayout]:
@@ -132,11 +134,11 @@ def show_shortcuts(parent: QWidget) -> QDialog:
     dialog, column = make_dialog(parent, "Keyboard shortcuts")
     columns = QHBoxLayout()
     columns.setSpacing(48)
-    grids = [QGridLayout(), QGridLayout()]
+    grids = [QGridLayout() for _ in range(COLUMNS)]
     groups = shortcut_groups()
     total, used = sum(len(rows) + 2 for _t, rows in groups), 0
     for title, rows in groups:
-        grid = grids[0 if used + len(rows) / 2 < total / 2 else 1]
+        grid = grids[min(COLUMNS - 1, int(COLUMNS * (used + len(rows) / 2) / total))]
         used += len(rows) + 2
         if grid.count():
             grid.addItem(QSpacerItem(1, 12), grid.rowCount(), 0)
@@ -148,7 +150,6 @@ def show_shortcuts(parent: QWidget) -> QDialog:
     for grid in grids:
         grid.setHorizontalSpacing(24)
         grid.setVerticalSpacing(5)
-        grid.setColumnMinimumWidth(0, 240)
         grid.setRowStretch(grid.rowCount(), 1)
         columns.addLayout(grid)
     inner = QWidget()
@@ -157,9 +158,10 @@ def show_shortcuts(parent: QWidget) -> QDialog:
     area = QScrollArea()
     area.setWidgetResizable(True)
     area.setFrameShape(QScrollArea.Shape.NoFrame)
-    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
     area.setWidget(inner)
-    area.setFixedSize(inner.sizeHint().width() + 16, min(560, inner.sizeHint().height() + 8))
+    # All of it where the window has room, and a scrolled part where it has not.
+    wanted = inner.sizeHint() + QSize(16, 8)
+    area.setFixedSize(wanted.boundedTo(parent.size() - SHEET_MARGINS).expandedTo(LEAST_SHEET))
     column.addWidget(area)
     dialog.open()
     return dialog

@@ -9,33 +9,31 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
-from PySide6.QtCore import QEventLoop, QTimer
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QDialog, QWidget
 
-from app.bridge import Bridge
 from app.dialogs import show_about, show_log, show_shortcuts
+from app.experiments_dialog import show_experiments
+from app.gallery_camera import Camera, wait, wait_until
 from app.main_window import MainWindow
-from app.preferences import Preferences
 from app.screenshot import parse_size
-from app.series.board import Board
-from app.session import EMULATED, Session
-from app.settings import Settings
-from app.theme import ThemeHolder, font
-from engine.cli import window_parser
-from engine.events import BackendState, BackendStatus, EngineFailed, Event, SetupStep
+from app.session import EMULATED
+from app.settings_dialog import PAGES
+from app.theme import font
+from engine.events import BackendState, BackendStatus, EngineFailed, SetupStep
 from engine.paths import models_dir
 from engine.request import SamplingParams
 
 SIZES = "1280x720,1920x1080,3840x2160"
-THEMES = ("dark", "light")
-MOMENT_S, LATER_S, PATIENCE_S = 2.8, 6.0, 60.0
+MOMENT_S, LATER_S = 2.8, 6.0
 BEFORE_S = 1.2
-POLICY = "isolated-rates"
+POLICY, BASELINE = "isolated-rates", "forced-fastest"
+PAIRS = 2
+EXPERIMENT = "Sweep of slots"
 PROMPTS = (
     "What does a prefix cache do? Two sentences.",
     "Give me an everyday comparison.",
@@ -45,63 +43,8 @@ STOPPED = "Its process ended with code 134 at 14:02:11. Requests 1 to 4 ended wi
 FAILED = "The model file is truncated: choose the model again to download it anew."
 
 
-def wait(ms: int) -> None:
-    """Let the event loop run."""
-    loop = QEventLoop()
-    QTimer.singleShot(ms, loop.quit)
-    loop.exec()
-
-
-def wait_until(done: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + PATIENCE_S
-    while not done() and time.monotonic() < end_s:
-        wait(10)
-
-
-class Gallery:
-    """Makes windows, waits for moments, saves pictures. `saved` lists the files."""
-
-    def __init__(self, folder: Path, sizes: Sequence[tuple[int, int]], scratch: Path) -> None:
-        self.folder, self.sizes, self._scratch = folder, sizes, scratch
-        self.saved: list[Path] = []
-        self._windows = 0
-
-    def window(self, *options: str) -> MainWindow:
-        self._windows += 1
-        folder = self._scratch / str(self._windows)
-        folder.mkdir()
-        board = Board()
-        bridge = Bridge(board)
-        args = window_parser().parse_args(list(options))
-        session = Session(bridge, args, Preferences(folder / "settings.json"))
-        window = MainWindow(board, ThemeHolder("dark"), bridge, Settings(folder / "s.ini"), session)
-        window.setMinimumSize(320, 240)
-        window.resize(*self.sizes[0])
-        window.show()
-        wait(300)
-        return window
-
-    def tell(self, window: MainWindow, *events: Event) -> None:
-        window.bridge.changed.emit(window.board.apply(list(events)))
-        window.tick()
-
-    def take(self, window: MainWindow, name: str, part: Callable[[], QWidget] | None = None) -> None:
-        """`name` in both schemes and every size; `part` cuts one panel out, at the middle size only."""
-        sizes = self.sizes if part is None else self.sizes[len(self.sizes) // 2 :][:1]
-        for theme in THEMES:
-            window.themes.set_mode(theme)
-            for width, height in sizes:
-                window.resize(width, height)
-                window.tick()
-                wait(60)
-                window.tick()
-                # A toast is news, and no part of the state that is pictured.
-                window.toast.hide()
-                widget = window if part is None else part()
-                path = self.folder / f"{name}-{theme}-{width}x{height}.png"
-                if not widget.grab().save(str(path), "PNG"):
-                    raise OSError(f"{path} could not be written")
-                self.saved.append(path)
+class Gallery(Camera):
+    """Every state, one after the other."""
 
     def all(self) -> None:
         self.before_the_engine()
@@ -158,8 +101,13 @@ class Gallery:
             view.load = load
         window.unfreeze()
         wait_until(lambda: window.card.isVisible())
+        window.card.close_card()
+        window.wishes.repeat()  # drawing pictures held that one up: its times are not those of the profile
+        wait_until(lambda: window.card.isVisible())
         self._result(window)
+        self._comparison(window)
         self._dialogs(window)
+        self._experiment(window)
         self._burst(window, "seed-warm-48", LATER_S)
         self.take(window, "busy-48")
         window.unfreeze()
@@ -202,7 +150,7 @@ class Gallery:
         window.looking_back.ask_why()
         self.take(window, "result-receipt")
         window.card.close_card()
-        self._shots(window, "history", lambda: window.looking_back.show_history().window())
+        self.shots(window, "history", lambda: window.looking_back.show_history().window())
 
     def _converse(self, window: MainWindow) -> None:
         """Two conversations, one with two replies, and what the prompt panel opens."""
@@ -219,7 +167,7 @@ class Gallery:
             ("sampling", prompt.composer.sampling_line.open),
             ("system-prompt", prompt.edit_system),
         ):
-            self._shots(window, name, show)
+            self.shots(window, name, show)
 
     def _burst(self, window: MainWindow, preset: str, moment_s: float) -> None:
         before = window.board.run
@@ -230,29 +178,50 @@ class Gallery:
         window.bridge.drain()
         window.freeze(start_s + moment_s)
 
+    def _settings(self, window: MainWindow) -> Iterator[tuple[str, Callable[[], QDialog]]]:
+        """Every page of them."""
+
+        def show(page: int) -> QDialog:
+            dialog = window.wishes.show_settings()
+            dialog.tabs.setCurrentIndex(page)
+            return dialog
+
+        for page, name in enumerate(PAGES):
+            yield f"settings-{name.lower()}", lambda page=page: show(page)
+
+    def _comparison(self, window: MainWindow) -> None:
+        """What is asked, how far it is, and the verdict: one that two pairs cannot give."""
+        self.shots(window, "compare", window.wishes.show_compare)
+        window.wishes.compare("seed-warm-8", BASELINE, POLICY, PAIRS)
+        run = window.board.run
+        wait_until(lambda: window.board.run is not run and window.wishes.comparer.words() != "")
+        wait(int(1_000 * MOMENT_S))
+        self.take(window, "comparing")
+        wait_until(lambda: window.card.isVisible())
+        self.take(window, "verdict")
+        window.card.close_card()
+
+    def _experiment(self, window: MainWindow) -> None:
+        """Before, during and after one that is simulated."""
+        dialog = show_experiments(window)
+        self.shots(window, "experiments", lambda: dialog)
+        show_experiments(window)
+        dialog.experiment.setCurrentText(EXPERIMENT)
+        dialog.start()
+        wait_until(lambda: dialog.bar.maximum() > 0 and dialog.bar.value() > 0)
+        self.shots(window, "experiment-runs", lambda: show_experiments(window))
+        wait_until(lambda: dialog.outcome is not None and not dialog.busy)
+        self.shots(window, "experiment", lambda: show_experiments(window))
+
     def _dialogs(self, window: MainWindow) -> None:
         for name, show in (
-            ("settings", window.wishes.show_settings),
+            *self._settings(window),
             ("shortcuts", lambda: show_shortcuts(window)),
             ("about", lambda: show_about(window)),
             ("log", lambda: show_log(window, window.themes)),
             ("models", window.wishes.show_models),
         ):
-            self._shots(window, name, show)
-
-    def _shots(self, window: MainWindow, name: str, show: Callable[[], QWidget]) -> None:
-        """A window of its own that `show` opens, in both schemes."""
-        for theme in THEMES:
-            window.set_theme(theme)
-            opened = show()
-            wait(60)
-            # The models sheet reads headers before it has rows.
-            wait_until(lambda opened=opened: bool(getattr(opened, "rows", True)))
-            wait(60)
-            path = self.folder / f"{name}-{theme}.png"
-            opened.grab().save(str(path), "PNG")
-            self.saved.append(path)
-            opened.close()
+            self.shots(window, name, show)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

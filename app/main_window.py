@@ -23,7 +23,7 @@ from app.panels.requests import RequestsPanel
 from app.panels.result import ResultCard
 from app.panels.routing import RoutingPanel
 from app.panels.verdict_page import ShownVerdict
-from app.refresher import TURNS, Refresher
+from app.refresher import TURNS, Cadence, Refresher
 from app.series.board import Board
 from app.series.outcome import RunSummary
 from app.series.verdict import Verdict
@@ -38,9 +38,10 @@ from app.widgets.backends_row import BackendsRow
 from app.widgets.controls import FocusRing
 from app.widgets.panel import Panel
 from app.widgets.toast import Toast
+from app.window_memory import restore, save
+from app.wiring import connect
 from app.wishes import Wishes
 
-REFRESH_MS = 100
 SHEET = 760
 
 
@@ -73,11 +74,13 @@ class MainWindow(QMainWindow):
         self.wishes = Wishes(self)
         self.looking_back = LookingBack(self)
         self.time_cursor = TimeCursor(self)
-        self._connect()
-        self._restore()
+        self._listen()
+        connect(self)
+        restore(self)
         self._apply_theme()
         self._timer = QTimer(self)
-        self._timer.setInterval(REFRESH_MS // TURNS + 1)
+        self._cadence = Cadence()
+        self._timer.setInterval(self._cadence.turn_ms())
         self._timer.timeout.connect(self._next_turn)
         self._timer.start()
 
@@ -148,34 +151,11 @@ class MainWindow(QMainWindow):
     def _make_backend(self, name: str) -> BackendPanel:
         return BackendPanel(self.board, self.themes, name, KvMap(self.board, self.themes, name))
 
-    def _connect(self) -> None:
+    def _listen(self) -> None:
         self.bridge.changed.connect(self._board_changed)
         self.bridge.replaced.connect(self._engine_replaced)
-        self.bridge.started.connect(self._engine_started)
-        self.session.said.connect(self.toast.show_notice)
+        self.bridge.started.connect(self.model_menu.refresh)
         self.themes.changed.connect(self._apply_theme)
-        bar, wishes = self.toolbar, self.wishes
-        bar.run_requested.connect(wishes.run)
-        bar.stop_requested.connect(wishes.stop_all)
-        bar.policy_chosen.connect(wishes.choose_policy)
-        bar.preset_chosen.connect(wishes.choose_preset)
-        bar.theme_requested.connect(self.actions_by_name["theme"].trigger)
-        bar.presenter_requested.connect(self.toggle_presenter)
-        bar.compare_requested.connect(wishes.show_compare)
-        self.model_menu.model_chosen.connect(wishes.choose_model)
-        self.model_menu.profile_chosen.connect(wishes.choose_profile)
-        self.model_menu.load_requested.connect(wishes.load_model)
-        self.model_menu.sheet_requested.connect(wishes.show_models)
-        self.prompt.step_requested.connect(wishes.take_step)
-        self.backends.restart_requested.connect(self.bridge.restart_backend)
-        self.backends.log_requested.connect(self.actions_by_name["log"].trigger)
-        self.requests.emulated_requested.connect(wishes.run_emulated)
-        for panel in (self.prompt, self.routing, self.requests):
-            panel.receipt_requested.connect(self.show_receipt)
-        self.card.repeat_requested.connect(wishes.repeat)
-        self.card.closed.connect(self._focus_page)
-        for part in (self.requests, self.sheet, self.prompt, self.card):
-            part.failed.connect(wishes.fail)
 
     # what is shown
 
@@ -201,7 +181,7 @@ class MainWindow(QMainWindow):
 
     def leave_presenter(self) -> None:
         self.pages.setCurrentIndex(0)
-        self._focus_page()
+        self.focus_page()
         self.tick()
 
     def begin_tour(self) -> None:
@@ -210,10 +190,10 @@ class MainWindow(QMainWindow):
         if self.tour is None:
             self.tour = Tour(self.themes, tour_steps(self), self.pages)
             self.tour.finished.connect(self.settings.set_tour_seen)
-            self.tour.finished.connect(self._focus_page)
+            self.tour.finished.connect(self.focus_page)
         self.tour.begin()
 
-    def _focus_page(self) -> None:
+    def focus_page(self) -> None:
         presenting = self.presenter is not None and self.pages.currentIndex() == 1
         (self.presenter if presenting else self.prompt.composer.editor).setFocus()
 
@@ -272,14 +252,11 @@ class MainWindow(QMainWindow):
         self.toolbar.took_notice()
         self.tick()
 
-    def _engine_started(self) -> None:
-        self.model_menu.refresh()
-
     def now_s(self) -> float:
         return self._clock()
 
     def tick(self) -> None:
-        """Ten times a second."""
+        """Show everything that is new, at once."""
         now_s = self._clock()
         self.toolbar.refresh(now_s)
         if self.presenter is not None and self.pages.currentIndex() == 1:
@@ -290,8 +267,10 @@ class MainWindow(QMainWindow):
             self.sheet.refresh({"clock"}, now_s)
 
     def _next_turn(self) -> None:
-        """A third of what `tick` does, thirty times a second."""
+        """A third of what `tick` does, a round of three at most ten times a second."""
         self._turn = (self._turn + 1) % TURNS
+        if self._turn == 0:
+            self._timer.setInterval(self._cadence.turn_ms())
         if self.presenter is not None and self.pages.currentIndex() == 1:
             if self._turn == 0:
                 self.tick()
@@ -348,34 +327,10 @@ class MainWindow(QMainWindow):
             QTimer.singleShot(0, self._first_paint)
         return done
 
-    # the beginning and the end
-
-    def _restore(self) -> None:
-        settings = self.settings
-        geometry = settings.state("geometry")
-        if geometry is None or not self.restoreGeometry(geometry):
-            self.resize(1920, 1080)
-        for key in self.panel_layout.all_keys():
-            state = settings.state(key)
-            if state is not None:
-                self.panel_layout.restore(key, state)
-        self.prompt.composer.sampling_line.set_sampling(settings.sampling())
-        self.prompt.set_system(settings.system_prompt())
-
-    def _save(self) -> None:
-        settings = self.settings
-        settings.set_state("geometry", self.saveGeometry())
-        states = self.panel_layout.states()
-        for key in self.panel_layout.all_keys():
-            settings.set_state(key, states.get(key))
-        settings.set_sampling(self.prompt.composer.sampling_line.sampling)
-        settings.set_system_prompt(self.prompt.system)
-        settings.save()
-
     def closeEvent(self, event: QCloseEvent) -> None:
         if not self._closed:
             self._closed = True
-            self._save()
+            save(self)
             self._timer.stop()
             self.model_menu.close()
             self.wishes.comparer.close()

@@ -29,13 +29,15 @@ class Heartbeat(QObject):
         super().__init__(parent)
         self.gaps_ms: list[float] = []
         self.own_ms: list[float] = []
-        self._last = (0.0, 0.0)
+        self.at_s: list[float] = []  # when each gap ended, since the beat last started
+        self._last, self._began_s = (0.0, 0.0), 0.0
         self._timer = QTimer(self)
         self._timer.setInterval(BEAT_MS)
         self._timer.timeout.connect(self._beat)
 
     def start(self) -> None:
         self._last = (time.perf_counter(), time.thread_time())
+        self._began_s = self._last[0]
         self._timer.start()
 
     def stop(self) -> None:
@@ -48,7 +50,17 @@ class Heartbeat(QObject):
         now = (time.perf_counter(), time.thread_time())
         self.gaps_ms.append((now[0] - self._last[0]) * 1000)
         self.own_ms.append((now[1] - self._last[1]) * 1000)
+        self.at_s.append(now[0] - self._began_s)
         self._last = now
+
+    def worst(self, most: int = 5) -> list[dict[str, float]]:
+        """The longest gaps, with the thread's own time in them and when in its run each ended."""
+        gaps = zip(self.gaps_ms, self.own_ms, self.at_s, strict=True)
+        longest = sorted(gaps, reverse=True)[:most]
+        return [
+            {"gap_ms": round(gap, 1), "own_ms": round(own, 1), "at_s": round(at, 2)}
+            for gap, own, at in longest
+        ]
 
 
 class PaintCounter(QObject):

@@ -1,6 +1,7 @@
-"""When a panel repaints: at most ten times a second, only while visible, only with something new."""
+"""When a panel repaints: four to ten times a second, only while visible, only with something new."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 from PySide6.QtWidgets import QWidget
 
@@ -9,7 +10,29 @@ from engine.request import RequestState
 
 EVERYTHING = {"setup", "model", "backends", "requests", "routing", "text", "run", "notices"}
 TURNS = 3  # in which all panels are shown once
+SHORTEST_MS, LONGEST_MS = 102, 252  # of a round in which every panel may repaint once
+SHARE = 0.2  # of a core: what repainting may take, as long as a round stays within its bounds
+SMOOTHING = 0.3
 SETTLES_S = 3.0  # after its last step a backend's rate still has to fall to zero on the screen
+
+
+class Cadence:
+    """How long a round takes. Where drawing is costly it is longer: the cores are there for the backends.
+
+    `spent_s` is the processor time of the thread that draws, so that a machine that is busy with other
+    things is not taken for a slow one.
+    """
+
+    def __init__(self, spent_s: Callable[[], float] = time.thread_time) -> None:
+        self._spent_s = spent_s
+        self._last_s, self._cost_ms = spent_s(), 0.0
+
+    def turn_ms(self) -> int:
+        """Ask when a round begins: the time between its turns."""
+        now_s = self._spent_s()
+        self._cost_ms += SMOOTHING * ((now_s - self._last_s) * 1000 - self._cost_ms)
+        self._last_s = now_s
+        return round(min(LONGEST_MS, max(SHORTEST_MS, self._cost_ms / SHARE)) / TURNS)
 
 
 class Refresher:

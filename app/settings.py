@@ -7,6 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSettings
 
+from app.text_size import FIT, TEXT_SIZES
 from app.theme import MODES
 from engine.errors import EngineError
 from engine.request import SamplingParams
@@ -32,7 +33,7 @@ def _stops(saved: object) -> tuple[str, ...]:
 
 
 class Settings:
-    """Geometry, splitters, theme, sampling, system prompt, last burst and policy."""
+    """Geometry, splitters, theme, text size, sampling, system prompt, last burst and policy."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._store = (
@@ -61,6 +62,13 @@ class Settings:
 
     def set_theme(self, mode: str) -> None:
         self._store.setValue("theme", mode)
+
+    def text_size(self) -> str:
+        """One of `TEXT_SIZES`; it counts from the next start."""
+        return self._checked("text_size", lambda v: v in TEXT_SIZES, FIT)
+
+    def set_text_size(self, text_size: str) -> None:
+        self._store.setValue("text_size", text_size)
 
     def choice(self, key: str) -> str:
         """The last "preset" or "policy"; "" where there was none."""

@@ -1,23 +1,16 @@
 """Settings on three pages: the window, the backends, and what the default policy weighs."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QLineEdit, QStackedWidget, QTabBar, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
-from app.series.choices import Choice
 from app.session import Session
 from app.settings_backends import BackendsPage
-from app.settings_rows import WIDTH, Rows
 from app.settings_weights import WeightsPage
-from app.theme import MODES, ThemeHolder, font, stylesheet
-from app.widgets.controls import Button, LabelledCombo
+from app.settings_window import WindowPage
+from app.theme import ThemeHolder, font, stylesheet
+from app.widgets.controls import Button
 from app.widgets.labels import make_label
-from engine.paths import data_dir
 
-PRIVACY = (
-    "Nothing leaves this machine. Prompts, replies and runs stay in the data folder; the network is used "
-    "only to fetch a model that you choose."
-)
-THEMES = {"system": "Follow the system", "dark": "Dark", "light": "Light"}
 PAGES = ("Window", "Backends", "Policy")
 WINDOW, BACKENDS, POLICY = range(3)
 
@@ -30,8 +23,11 @@ class SettingsDialog(QDialog):
     limits_chosen = Signal(object)
     weights_chosen = Signal(object)
     theme_chosen = Signal(str)
+    text_size_chosen = Signal(str)
 
-    def __init__(self, session: Session, themes: ThemeHolder, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, session: Session, themes: ThemeHolder, text_size: str, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._session, self._themes = session, themes
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -42,13 +38,16 @@ class SettingsDialog(QDialog):
         column.setContentsMargins(32, 24, 32, 24)
         column.setSpacing(16)
         self.backends = BackendsPage(session, themes)
+        self.window_page = WindowPage(themes, text_size)
         self.weights = WeightsPage(themes, session.weights())
         self.pages = QStackedWidget()
-        for page in (self._window_page(), self.backends, self.weights):
+        for page in (self.window_page, self.backends, self.weights):
             self.pages.addWidget(page)
         column.addLayout(self._head())
         column.addWidget(self.pages, 1)
         column.addLayout(self._buttons())
+        self.window_page.theme_chosen.connect(self.theme_chosen)
+        self.window_page.text_size_chosen.connect(self.text_size_chosen)
         self.weights.changed.connect(self.weights_chosen)
         self.backends.looked.connect(self._look)
         self.tabs.currentChanged.connect(self._turn)
@@ -70,27 +69,6 @@ class SettingsDialog(QDialog):
         row.addWidget(self.tabs)
         row.addStretch(1)
         return row
-
-    def _window_page(self) -> QWidget:
-        page = QWidget()
-        column = QVBoxLayout(page)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(16)
-        rows = Rows()
-        self.theme = LabelledCombo(self._themes, "", WIDTH)
-        self.theme.set_choices([Choice(mode, THEMES[mode]) for mode in MODES], THEMES[self._themes.mode])
-        self.theme.chosen.connect(self.theme_chosen)
-        rows.add("theme", "Theme", "applies at once", self.theme)
-        folder = QLineEdit(str(data_dir()))
-        folder.setReadOnly(True)
-        folder.setToolTip(folder.text())
-        rows.add("folder", "Data folder", "models, conversations, runs; OFFRAMP_DATA_DIR moves it", folder)
-        column.addLayout(rows)
-        privacy = make_label(PRIVACY, tone="muted")
-        privacy.setWordWrap(True)
-        column.addWidget(privacy)
-        column.addStretch(1)
-        return page
 
     def _buttons(self) -> QHBoxLayout:
         row = QHBoxLayout()

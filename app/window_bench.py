@@ -46,7 +46,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="offramp bench window",
         description="Heartbeat, redraws, throughput and memory of the window while bursts run on an unseen "
-        "screen. Exit code 1 where a bounded scenario misses its budget.",
+        "screen, and its heartbeat while the time cursor is dragged over the last one. Exit code 1 where a "
+        "bounded scenario misses its budget.",
     )
     parser.add_argument("--preset", default="seed-warm-48", metavar="NAME")
     parser.add_argument("--policy", default="isolated-rates", metavar="NAME")
@@ -87,6 +88,8 @@ def judged(scenario: Scenario, found: Mapping[str, Any]) -> dict[str, Any]:
         "rss_growth_mb": round(rss[-1] - rss[0], 1),
         "within_budget": within if scenario.bounded else None,
         "own_time_ms": found["own_time_ms"],
+        "worst_gaps": found["worst_gaps"],
+        "drag_ms": found["drag_ms"],
         "tok_s": found["tok_s"],
         "rss_mb": rss,
         "seconds": found["seconds"],

@@ -236,11 +236,12 @@ class Wishes:
 
     def show_settings(self) -> SettingsDialog:
         window = self._window
-        dialog = SettingsDialog(window.session, window.themes, window)
+        dialog = SettingsDialog(window.session, window.themes, self._settings.text_size(), window)
         dialog.reload_requested.connect(lambda changes: self.reload(**changes))
         dialog.limits_chosen.connect(self.set_limits)
         dialog.weights_chosen.connect(self.set_weights)
         dialog.theme_chosen.connect(window.set_theme)
+        dialog.text_size_chosen.connect(self._settings.set_text_size)
         dialog.open()
         return dialog
 

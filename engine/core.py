@@ -10,30 +10,29 @@ from dataclasses import replace
 from itertools import count
 from multiprocessing.connection import Connection
 
-from engine.backend import Cancel, Submit, Withdraw
+from engine.backend import Cancel, Submit
 from engine.burst import BurstRunner
 from engine.calibration import Calibrator
 from engine.clock import Clock
 from engine.config import EngineConfig
-from engine.errors import EngineError, PromptError
+from engine.deaths import backend_died
+from engine.errors import PromptError
 from engine.events import (
     BackendState,
     Event,
     Foreseen,
-    Notice,
     RequestArrived,
     RequestRouted,
     StepDone,
-    TextOut,
 )
 from engine.histories import load_lengths, save_lengths
 from engine.kv.manager import check_pool
 from engine.ledger import Entry, Ledger
 from engine.limits import LiveLimits
 from engine.measurements import Measurements
-from engine.replies import Codec, Conversations, Reply
+from engine.moves import Moves
+from engine.replies import Codec, Conversations
 from engine.request import (
-    GREEDY,
     BackendName,
     FinishReason,
     Request,
@@ -42,11 +41,11 @@ from engine.request import (
     SamplingParams,
 )
 from engine.routing.router import Router
-from engine.stalls import StallWatch, numbers_words
+from engine.stalls import StallWatch
 from engine.step_report import StepReport
 from engine.supervisor import Supervisor, Unit
-from engine.text import Message
 from engine.transport import Loaded
+from engine.typed import TypedPrompts
 
 log = logging.getLogger(__name__)
 
@@ -78,14 +77,12 @@ class Core:
         for name, _, _ in names:
             self.router.remove(name)  # nobody is alive before it has loaded
         self.ledger = Ledger()
-        self._replies: dict[RequestId, Reply] = {}
-        self._moving: dict[RequestId, BackendName] = {}  # asked back from a queue, to be sent there
-        self._typed = 0
+        self.typed = TypedPrompts(self)
+        self.moves = Moves(self)
         self.limits = LiveLimits(self)
         self.measurements = Measurements(self)
-        self._stalls = StallWatch(self)
+        self.stalls = StallWatch(self)
         self._open: set[RequestId] = set()  # requests of the user that have not ended
-        self._held: dict[RequestId, Callable[[], None]] = {}  # prompts typed before any backend had loaded
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._timer_ids = count()
         self.calibrator = Calibrator(self, vocabulary)
@@ -102,10 +99,10 @@ class Core:
         now = self.clock.now_s()
         timeout = min(longest_s, max(0.0, self._timers[0][0] - now)) if self._timers else longest_s
         messages = self.supervisor.poll(wake, timeout)
-        self._stalls.look()
+        self.stalls.look()
         for name, message in messages:
             if message is None:
-                self._on_death(name)
+                backend_died(self, name)
             elif isinstance(message, Loaded):
                 self._on_loaded(name)
             else:
@@ -131,7 +128,7 @@ class Core:
         """Whatever waits for quiet: calibration first, then a burst."""
         if self.loading:
             return
-        busy = bool(self._open or self._held)
+        busy = bool(self._open or self.typed.held)
         # A burst that waits keeps calibration from beginning what the burst does not need.
         # One that runs keeps it away altogether, also while no request of it is open.
         waiting = self.bursts.waiting
@@ -145,127 +142,29 @@ class Core:
         self.router.restore(name)
         self.supervisor.set_state(name, BackendState.READY)
         self.measurements.loaded(name)
-        held, self._held = self._held, {}
-        for go in held.values():
-            go()
-
-    def _on_death(self, name: BackendName) -> None:
-        """Started requests end with `error`, waiting ones move to whoever is alive."""
-        unit = self.supervisor.units[name]
-        why = unit.message
-        self.router.remove(name)
-        self._stalls.gone(name)
-        now = self.clock.now_s()
-        ended, moved = [], []
-        self.calibrator.drop(name)
-        for entry in list(self.ledger.entries.values()):
-            if entry.backend != name or entry.state is RequestState.FINISHED:
-                continue
-            if not entry.number or entry.started or not self.router.alive():
-                self._close(entry, FinishReason.ERROR, f"The {unit.info.label} backend stopped: {why}")
-                ended.append(entry.number)
-            else:
-                self.route(entry, now, moved_from=name)
-                moved.append(entry.number)
-        if not self.router.alive() and not self.loading:
-            for request_id in list(self._held):
-                self._drop_held(request_id, FinishReason.ERROR, f"No backend could start: {why}")
-        words = [why]
-        if any(ended):
-            words.append(f"{numbers_words([n for n in ended if n])} ended with error.")
-        if moved:
-            words.append(f"{numbers_words(moved)} moved.")
-        if self.router.alive():
-            words.append("The other backend and this window carry on.")
-        self.supervisor.set_state(name, BackendState.STOPPED, " ".join(words))
-        self.publish(Notice("error", f"The {unit.info.label} backend stopped. {' '.join(words)}"))
+        self.typed.release()
 
     def recalibrate(self) -> None:
         """Measure every running backend again as soon as it is quiet."""
         self.calibrator.again()
 
-    def restart(self, name: BackendName) -> None:
-        """Start a stopped (or stalled) backend anew, empty."""
-        unit = self.supervisor.units[name]
-        if unit.state is BackendState.STALLED and unit.transport is not None:
-            unit.transport.close(0.0)
-            unit.transport, unit.message = None, "It was restarted."
-            self._on_death(name)
-        if unit.state is BackendState.STOPPED:
-            self.supervisor.start(name)
-
     def _on_report(self, report: StepReport) -> None:
-        report = self._stalls.current(report)
+        report = self.stalls.current(report)
         self.router.observe(report)
         self.calibrator.on_report(report)
         self.bursts.on_report(report)
         ended = self.ledger.apply(report)
         self.publish(StepDone(report))
         self.measurements.on_report(report)
-        for request_id, token in report.tokens:
-            reply = self._replies.get(request_id)
-            entry = self.ledger.entries.get(request_id)
-            if entry is None or not entry.is_at(report.backend):
-                continue  # it was moved to another backend
-            if reply is not None and token not in self.conversations.codec.eos_ids:
-                text, stopped = reply.push(token)
-                if text:
-                    self.publish(TextOut(request_id, text))
-                if stopped and entry.reason is None:
-                    self.supervisor.send(entry.backend, Cancel(request_id))
-                    self._close(entry, FinishReason.STOP)
-                elif stopped:  # complete with the very last token: it ends below
-                    entry.reason = FinishReason.STOP
+        self.typed.take(report)
         for entry in ended:
             self._ended(entry)
         for request_id in report.withdrawn:
-            self._move(request_id, report.backend)
+            self.moves.given_up(request_id, report.backend)
         if ended:
-            self._ask_for_head()
-
-    def _ask_for_head(self) -> None:
-        """Is the head of a queue better off elsewhere, now that something has ended? It may have begun."""
-        if (move := self.router.worthwhile_move(self.clock.now_s())) is not None:
-            request_id, source, target = move
-            self._moving[request_id] = target
-            self.supervisor.send(source, Withdraw(request_id))
-
-    def _move(self, request_id: RequestId, source: BackendName) -> None:
-        """A backend gave up a request that waited. It may have been cancelled, or its target have died."""
-        target = self._moving.pop(request_id, None)
-        entry = self.ledger.entries.get(request_id)
-        if entry is None or entry.state is RequestState.FINISHED or not entry.is_at(source):
-            return  # a source that stalled meanwhile has given it up already
-        if target in self.router.alive():
-            self.route(entry, self.clock.now_s(), moved_from=source, only=target)
-        else:
-            self.route(entry, self.clock.now_s())  # as if it came now: it may well go back to where it was
+            self.moves.look()
 
     # --- requests -------------------------------------------------------------------------------------
-
-    def chat(
-        self,
-        request_id: RequestId,
-        messages: Sequence[Message],
-        sampling: SamplingParams,
-        only: BackendName | None,
-    ) -> None:
-        """A typed prompt. What is wrong with it comes back as the reply's error."""
-        if not self.router.alive() and self.loading:
-            self._held[request_id] = lambda: self.chat(request_id, messages, sampling, only)
-            return
-        self._typed += 1
-        self.calibrator.pause()
-        self.bursts.outsider()
-        message, prompt = "", tuple[int, ...]()
-        try:
-            reply = self.conversations.open(messages, sampling)
-            prompt = reply.prompt
-            self._replies[request_id] = reply
-        except EngineError as error:
-            message = str(error)
-        request = Request(request_id, prompt, sampling, self.clock.now_s())
-        self.submit(request, self._typed, None, only, message)
 
     def submit(
         self,
@@ -280,11 +179,11 @@ class Core:
                 request = self.fitted(request)
             except PromptError as error:
                 refused = str(error)
-        entry = self._enter(request, number, run_id)
+        entry = self.enter(request, number, run_id)
         if refused:
-            self._close(entry, FinishReason.ERROR, refused)
+            self.end(entry, FinishReason.ERROR, refused)
         elif not self.router.alive():
-            self._close(entry, FinishReason.ERROR, "No backend is running: restart one.")
+            self.end(entry, FinishReason.ERROR, "No backend is running: restart one.")
         else:
             self.route(entry, self.clock.now_s(), only=only)
 
@@ -294,7 +193,7 @@ class Core:
         check_pool(request, min(u.plan.spec.kv_blocks for u in self.supervisor.units.values()))
         return request
 
-    def _enter(self, request: Request, number: int, run_id: str | None) -> Entry:
+    def enter(self, request: Request, number: int, run_id: str | None) -> Entry:
         entry = self.ledger.open(request, number, run_id)
         self._open.add(request.id)
         self.publish(
@@ -308,13 +207,6 @@ class Core:
             )
         )
         return entry
-
-    def _drop_held(self, request_id: RequestId, reason: FinishReason, message: str = "") -> None:
-        """A prompt that waited for the first backend ends before it was tokenised."""
-        del self._held[request_id]
-        self._typed += 1
-        request = Request(request_id, (), GREEDY, self.clock.now_s())
-        self._close(self._enter(request, self._typed, None), reason, message)
 
     def route(
         self,
@@ -343,36 +235,31 @@ class Core:
             self.publish(Foreseen(tuple((i, waited + ends[i]) for i, waited in since.items())))
 
     def cancel(self, request_id: RequestId) -> None:
-        if request_id in self._held:
-            self._drop_held(request_id, FinishReason.ABORT)
+        if request_id in self.typed.held:
+            self.typed.drop(request_id, FinishReason.ABORT)
             return
         entry = self.ledger.entries.get(request_id)
         if entry is not None and entry.state is not RequestState.FINISHED:
             self.supervisor.send(entry.backend, Cancel(request_id))
             self.router.forget(entry.backend, request_id)
-            self._close(entry, FinishReason.ABORT)
+            self.end(entry, FinishReason.ABORT)
 
     def cancel_all(self) -> None:
         """Stop the burst and every request of the user."""
         self._timers = []
-        for request_id in sorted(self._open | set(self._held)):
+        for request_id in sorted(self._open | set(self.typed.held)):
             self.cancel(request_id)
         self.bursts.abort()
 
-    def _close(self, entry: Entry, reason: FinishReason, message: str = "") -> None:
+    def end(self, entry: Entry, reason: FinishReason, message: str = "") -> None:
         """End an entry from this side, before (or instead of) its backend."""
         self.ledger.close(entry, reason, self.clock.now_s(), message)
         self._ended(entry)
 
     def _ended(self, entry: Entry) -> None:
         request_id = entry.request.id
-        self._moving.pop(request_id, None)
-        reply = self._replies.pop(request_id, None)
-        if reply is not None:
-            if entry.reason is not FinishReason.ERROR and (text := reply.finish()):
-                self.publish(TextOut(request_id, text))
-            if entry.reason in (FinishReason.STOP, FinishReason.LENGTH) and not reply.stops.stopped:
-                self.conversations.keep(reply, entry.tokens)
+        self.moves.forget(request_id)
+        self.typed.ended(entry)
         if entry.reason is FinishReason.CONTEXT and not entry.message:
             entry.message = (
                 f"The context of {self.config.context_tokens:,} tokens is full: start a new conversation "

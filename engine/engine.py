@@ -7,16 +7,14 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 from multiprocessing import Pipe
-from pathlib import Path
 
 from engine.burst import Burst
-from engine.choose import choose_backends, emulated_specs, is_mixed
 from engine.clock import MonotonicClock
 from engine.config import BackendSpec, EngineConfig
 from engine.core import Core
+from engine.deaths import restart_backend
 from engine.errors import BackendError, EngineError, PromptError, UnknownNameError
 from engine.events import (
     BackendInfo,
@@ -24,21 +22,16 @@ from engine.events import (
     BackendStatus,
     EngineFailed,
     EngineReady,
-    ModelLoaded,
     Notice,
     RequestDone,
-    SetupStep,
 )
 from engine.hub import EventHub, Subscription
 from engine.limits import reload_reason, usual_slots, wanted_limits
-from engine.placeholder import VOCABULARY, PlaceholderCodec
-from engine.profiling.profile import Profile, load_profile
-from engine.replies import Codec
+from engine.preparation import Preparation
+from engine.profiling.profile import Profile
 from engine.request import BackendName, FinishReason, RequestId, RequestState, RequestTimings, SamplingParams
 from engine.routing.policies import policy_names
-from engine.supervisor import Unit
-from engine.text import Message, TextCodec
-from engine.transport import Plan
+from engine.text import Message
 from engine.weights import PolicyWeights
 from engine.workloads.presets import PRESETS, Workload
 from engine.workloads.texts import Tokenise
@@ -98,7 +91,7 @@ class Engine:
 
         def work(core: Core) -> None:
             self._early.pop(request_id, None)
-            core.chat(request_id, tuple(messages), sampling, only)
+            core.typed.chat(request_id, tuple(messages), sampling, only)
 
         self._post(work)
         return request_id
@@ -160,7 +153,7 @@ class Engine:
         """Start a stopped or stalled backend anew. Raises `UnknownNameError`."""
         if name not in self._names:
             raise UnknownNameError("backend", name, self._names)
-        self._post(lambda core: core.restart(BackendName(name)))
+        self._post(lambda core: restart_backend(core, BackendName(name)))
 
     def recalibrate(self) -> None:
         """Measure every running backend again as soon as it is quiet."""
@@ -249,116 +242,27 @@ class Engine:
                 )
             )
 
-    def _tell(self, step: SetupStep) -> None:
-        """Publish progress; the way out of a long set-up when the window closes."""
-        self._leave_if_closing()
-        self._hub.publish(step)
-
     def _leave_if_closing(self) -> None:
         if self._closing.is_set():
             raise _Closing
 
     def _set_up(self) -> Core:
-        config = self.config
-        profile = load_profile(config.emulate) if config.emulate is not None else None
-        if profile is not None and not is_mixed(config.options):
-            return self._set_up_emulated(profile)
-        specs, note = choose_backends(config.options, self._tell, profile)
-        infos = self._announce(specs, profile)
-        path, codec, vocabulary, name = self._prepare_model()
-        context = min(config.context_tokens, self._model_context)
-        config = replace(config, context_tokens=context)
-        plans = [
-            Plan(
-                spec,
-                f"{name}|{spec.format}",
-                context,
-                () if spec.emulated else tuple(sorted(codec.eos_ids)),  # placeholder ids mean nothing
-                str(path) if path else None,
-                _dummy_shape(config),
-                config.load_format,
-                config.seed,
-                tuple(other for other in specs if other is not spec and not other.emulated),
-            )
-            for spec in specs
-        ]
-        if note:
-            self._hub.publish(Notice("info", note))
-        emulation = profile.title if profile is not None else ""
-        self._hub.publish(ModelLoaded(name, "", context, profile is not None, emulation))
-        units = [
-            Unit(plan, info, profile.backend(spec.name) if profile is not None and spec.emulated else None)
-            for spec, plan, info in zip(specs, plans, infos, strict=True)
-        ]
-        return Core(config, codec, vocabulary, units, self._clock, self._hub.publish, self._ids)
+        made = Preparation(self.config, self._hub.publish, self._leave_if_closing, self._announce).run()
+        return Core(
+            made.config, made.codec, made.vocabulary, made.units, self._clock, self._hub.publish, self._ids
+        )
 
-    def _set_up_emulated(self, profile: Profile) -> Core:
-        config = self.config
-        specs = emulated_specs(profile, config.options)
-        infos = self._announce(specs, profile)
-        units = [
-            Unit(Plan(spec, spec.name, config.context_tokens, ()), info, profile.backend(spec.name))
-            for spec, info in zip(specs, infos, strict=True)
-        ]
-        self._hub.publish(ModelLoaded("Placeholder text", "", config.context_tokens, True, profile.title))
-        codec = PlaceholderCodec()
-        return Core(config, codec, VOCABULARY, units, self._clock, self._hub.publish, self._ids)
-
-    def _prepare_model(self) -> tuple[Path | None, Codec, int, str]:
-        """(path, codec, vocabulary, name to show), downloading and converting on first use."""
-        from engine.models.apart import fetch_apart
-        from engine.models.inspect import inspect_model
-        from engine.models.prepare import prepared
-
-        config = self.config
-        if config.load_format == "dummy":
-            from engine.models.architecture import named_shape
-
-            name = _dummy_shape(config)
-            shape = named_shape(name)
-            self._model_context = shape.max_context
-            return None, PlaceholderCodec(shape.vocab), shape.vocab, f"{name}, random weights"
-        path = fetch_apart(config.model, self._tell, self._leave_if_closing)
-        shape = inspect_model(path)
-        self._model_context = shape.max_context
-        codec = TextCodec.load(prepared(path, self._tell, self._leave_if_closing))
-        return path, codec, shape.vocab, path.stem if path.is_file() else path.name
-
-    def _announce(self, specs: Sequence[BackendSpec], profile: Profile | None = None) -> list[BackendInfo]:
-        """Tell the backends' names at once, so that the window can draw them before they load."""
+    def _announce(
+        self, specs: Sequence[BackendSpec], infos: Sequence[BackendInfo], profile: Profile | None
+    ) -> None:
+        """Tell the backends at once, so that the window can draw them before they load."""
         self._names = [s.name for s in specs]
         self._specs = usual_slots(specs, profile)
-        infos = self._infos(specs, profile)
         for info in infos:
             self._hub.publish(BackendStatus(info, BackendState.WAITING))
         # A policy that does not exist is refused before anything is loaded.
         if self.config.policy not in self.policies():
             raise UnknownNameError("policy", self.config.policy, self.policies())
-        return infos
-
-    @staticmethod
-    def _infos(specs: Sequence[BackendSpec], profile: Profile | None = None) -> list[BackendInfo]:
-        # Until rates are known: GPUs first, then in the order given.
-        order = sorted(range(len(specs)), key=lambda i: (specs[i].kind != "gpu", i))
-        infos = []
-        for i, spec in enumerate(specs):
-            timed = profile.backend(spec.name) if profile is not None and spec.emulated else None
-            info = BackendInfo(
-                name=spec.name,
-                label=spec.label,
-                kind=spec.kind,
-                rank=order.index(i),
-                device=spec.device,
-                device_name=timed.device_name if timed is not None else spec.device,
-                emulated=spec.emulated,
-                slots=spec.slots,
-                kv_blocks=spec.kv_blocks,
-                block_bytes=timed.block_bytes if timed is not None else 0,
-                threads=spec.threads,
-                format=spec.format,
-            )
-            infos.append(info)
-        return infos
 
 
 def stop_all(core: Core) -> None:
@@ -367,7 +271,3 @@ def stop_all(core: Core) -> None:
     if core.bursts.burst is None and not core.loading and not any(unfinished):
         core.calibrator.stop()
     core.cancel_all()
-
-
-def _dummy_shape(config: EngineConfig) -> str:
-    return config.architecture or "smollm2-135m"

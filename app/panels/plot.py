@@ -33,6 +33,7 @@ class Plot(pg.PlotWidget):
         self.themes, self.factor, self.unit = themes, 1.0, unit
         self.margins, self.top, self.repaints = margins, 1.0, 0
         self._range: tuple[float, float, float] | None = None
+        self._rect: QRectF | None = None  # asked for hundreds of times a repaint
         self.setCacheMode(self.CacheModeFlag.CacheNone)  # the background is our grid: it moves
         self.viewport().setAutoFillBackground(False)  # the panel's round corners show through
         self.setMenuEnabled(False)
@@ -67,6 +68,7 @@ class Plot(pg.PlotWidget):
         return tuple(e * self.factor for e in edges)
 
     def _margins_changed(self) -> None:
+        self._rect = None
         self.plotItem.layout.setContentsMargins(*self._edges())
 
     def set_range(self, left: float, right: float, highest: float) -> None:
@@ -80,10 +82,12 @@ class Plot(pg.PlotWidget):
         self.viewport().update()
 
     def plot_rect(self) -> QRectF:
-        left, top, right, bottom = self._edges()
-        return QRectF(
-            left, top, max(1.0, self.width() - left - right), max(1.0, self.height() - top - bottom)
-        )
+        """Where the curves are, in px. Not to be changed by whoever asks."""
+        if self._rect is None:
+            left, top, right, bottom = self._edges()
+            wide, high = self.width() - left - right, self.height() - top - bottom
+            self._rect = QRectF(left, top, max(1.0, wide), max(1.0, high))
+        return self._rect
 
     def x_of(self, value: float) -> float:
         (low, high), rect = self.plotItem.vb.viewRange()[0], self.plot_rect()
@@ -98,6 +102,7 @@ class Plot(pg.PlotWidget):
         return ticks(self.top, max(1, min(4, room)))
 
     def resizeEvent(self, event: QResizeEvent | None) -> None:
+        self._rect = None
         super().resizeEvent(event)
         if self._made:  # pyqtgraph resizes once while it is being made
             self._margins_changed()

@@ -88,7 +88,7 @@ def what_if_lines(
     e2e = None if row.finished_s is None else row.finished_s - row.arrival_s
     ttft = None if row.first_token_s is None else row.first_token_s - row.arrival_s
     makespan = max(ends) - start_s if over and ends else None
-    out = [WhatIfLine("As it ran, measured", row.backend, ttft, e2e, makespan, simulated=False)]
+    out = [WhatIfLine("As it ran", row.backend, ttft, e2e, makespan, simulated=False)]
     policy = row.receipt.policy if row.receipt else ""
     for kind in ("same", "elsewhere", "policy"):
         for case in found.cases:

@@ -167,7 +167,7 @@ def test_bad_weights_are_dropped_like_any_bad_key(tmp_path) -> None:
 
 def test_the_theme_applies_at_once(rig) -> None:
     dialog = rig.window.wishes.show_settings()
-    dialog.theme.chosen.emit("light")
+    dialog.window_page.theme.chosen.emit("light")
     assert rig.themes.current.name == "light" and not rig.engines
     dialog.close()
 

@@ -20,6 +20,8 @@ def found(**changes: object) -> dict:
     base = {
         "heartbeat_ms": {"p50": 10.0, "p99": 20.0, "max": 60.0},
         "own_time_ms": {},
+        "worst_gaps": [],
+        "drag_ms": {"p50": 10.0, "p99": 20.0, "max": 30.0},
         "redraws_per_s": {"routing": 9.8},
         "tok_s": {"with": [98.0, 99.0, 80.0], "without": [100.0, 100.0]},
         "rss_mb": [200.0, 205.0, 203.5],
@@ -80,6 +82,9 @@ def test_the_heart_beats_and_the_open_gap_counts(qtbot) -> None:
     heart.stop()
     heart.stop()
     assert len(heart.gaps_ms) == beats + 1 == len(heart.own_ms)
+    first, *rest = heart.worst(3)
+    assert first["gap_ms"] == round(max(heart.gaps_ms), 1) and len(rest) == 2
+    assert all(0 < gap["at_s"] <= heart.at_s[-1] + 0.005 for gap in (first, *rest))
     assert spread([1.0, 2.0, 100.0]) == {"p50": 2.0, "p99": 100.0, "max": 100.0}
 
 
@@ -121,3 +126,4 @@ def test_a_real_window_is_measured_on_tiny_backends(tmp_path) -> None:
     assert row["heartbeat_ms"]["max"] > 0 and row["throughput_ratio"] > 0
     assert set(row["redraws_per_s"]) >= {"toolbar", "prompt", "backend cpu", "routing", "requests"}
     assert max(row["redraws_per_s"].values()) > 0
+    assert 0 < row["drag_ms"]["p50"] <= row["drag_ms"]["max"] and row["worst_gaps"][0]["gap_ms"] > 0

@@ -16,10 +16,10 @@ from engine.backend import Close, Command
 from engine.clock import VirtualClock
 from engine.config import BackendSpec, EngineConfig
 from engine.core import Core
-from engine.engine import Engine
 from engine.events import BackendState, BackendStatus, Event, RequestArrived, RequestDone, TextOut
 from engine.execution.profile_runner import ProfileRunner
 from engine.placeholder import VOCABULARY, PlaceholderCodec
+from engine.preparation import infos_of
 from engine.profiling.profile import parse_profile
 from engine.request import BackendName, FinishReason, RequestId, SamplingParams
 from engine.scheduling.batch import Batch
@@ -133,7 +133,7 @@ class House:
                 info,
                 self.profile.backend(s.name) if calibrated else None,
             )
-            for s, info in zip(specs, Engine._infos(specs, self.profile), strict=True)
+            for s, info in zip(specs, infos_of(specs, self.profile), strict=True)
         ]
         self.events: list[Event] = []
         self._ids = count(1)
@@ -190,7 +190,7 @@ class House:
         request_id = RequestId(next(self._ids))
         sampling = SamplingParams(max_new_tokens=new, **more)
         only_name = BackendName(only) if only else None
-        self.core.chat(request_id, ({"role": "user", "content": text},), sampling, only_name)
+        self.core.typed.chat(request_id, ({"role": "user", "content": text},), sampling, only_name)
         return request_id
 
     def done(self, request_id: int) -> RequestDone | None:

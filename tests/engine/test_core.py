@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from engine.backend import Cancel
+from engine.deaths import restart_backend
 from engine.events import BackendState, Notice, RequestRouted, StepDone
 from engine.request import FinishReason
 from tests.engine.by_hand import House
@@ -86,7 +87,7 @@ def test_a_dead_backend_restarts_empty_and_serves(make: Make) -> None:
     assert house.reasons([first]) == [LENGTH]
     house.hand("gpu").die()
     house.turn()
-    house.core.restart(house.core.router.fastest_first()[0])
+    restart_backend(house.core, house.core.router.fastest_first()[0])
     assert house.state("gpu") is BackendState.LOADING
     house.hand("gpu").load()
     house.turn()
@@ -201,7 +202,7 @@ def test_a_stalled_backend_can_be_restarted(make: Make) -> None:
     house.turn()
     house.wait_s(6)
     assert house.state("gpu") is BackendState.STALLED
-    house.core.restart(house.core.router.fastest_first()[0])
+    restart_backend(house.core, house.core.router.fastest_first()[0])
     assert house.reasons(started) == [ERROR] * 4
     house.pump("cpu")
     house.hand("gpu").load()

@@ -9,6 +9,7 @@ import pytest
 from engine.backend import SetLimits
 from engine.burst import Burst
 from engine.config import BackendOptions, BackendSpec, Limits, live_limits
+from engine.deaths import restart_backend
 from engine.errors import ConfigError, ReloadError, UnknownNameError
 from engine.events import BackendStatus, RequestRouted, StepDone
 from engine.limits import reload_reason, usual_slots, wanted_limits
@@ -158,7 +159,7 @@ def test_a_backend_that_comes_back_has_the_limits_that_were_asked_for(house: Hou
     change(house, 2, 128)
     house.hand("gpu").die()
     house.turn()
-    house.core.restart(GPU)
+    restart_backend(house.core, GPU)
     assert house.hand("gpu").backend.scheduler.slots == 4, "as it was planned"
     house.hand("gpu").load()
     house.turn()

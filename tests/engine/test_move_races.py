@@ -13,6 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from engine.backend import Withdraw
+from engine.deaths import restart_backend
 from engine.events import BackendState, RequestArrived, RequestDone, RequestRouted, StepDone
 from engine.request import BackendName, FinishReason, RequestId, RequestState
 from tests.engine.by_hand import House
@@ -72,16 +73,16 @@ class Race:
             return
         request_id = data.draw(st.sampled_from(open_ids))
         source = self.core.ledger.entries[request_id].backend
-        if source not in self.core.router.alive() or request_id in self.core._moving:
+        if source not in self.core.router.alive() or request_id in self.core.moves.targets:
             return
-        self.core._moving[request_id] = next(n for n in NAMES if n != source)
+        self.core.moves.targets[request_id] = next(n for n in NAMES if n != source)
         self.core.supervisor.send(source, Withdraw(request_id))
 
     def lives(self, name: BackendName) -> bool:
         return name in self.house.alive() and not self.house.hand(name).dead
 
     def restart(self, name: BackendName) -> None:
-        self.core.restart(name)
+        restart_backend(self.core, name)
         if self.house.state(name) is BackendState.LOADING and self.lives(name):
             self.house.hand(name).load()
             self.house.turn()
@@ -106,7 +107,7 @@ class Race:
             assert kv.available == kv.pool.num_blocks, "a block is held by nobody"
             mirror = core.router._mirrors[name]
             assert not mirror.sent and not +mirror.in_flight, "the router waits for what is over"
-        assert not core._moving and not core._open and not core._replies
+        assert not core.moves.targets and not core._open and not core.typed.replies
 
     def _check_request(self, request_id: RequestId) -> None:
         events = self.house.events

@@ -28,7 +28,7 @@ def waiting_fifth(house: House) -> tuple[list[RequestId], RequestId]:
 
 
 def ask(house: House, request_id: RequestId) -> None:
-    house.core._moving[request_id] = CPU
+    house.core.moves.targets[request_id] = CPU
     house.core.supervisor.send(GPU, Withdraw(request_id))
 
 
@@ -48,7 +48,7 @@ def test_what_has_begun_stays(house: House) -> None:
     house.pump()
     assert house.reasons([*started, waits]) == [LENGTH] * 5
     done = house.done(started[0])
-    assert done is not None and done.backend == GPU and not house.core._moving
+    assert done is not None and done.backend == GPU and not house.core.moves.targets
     house.check()
 
 

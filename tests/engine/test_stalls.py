@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from engine.backend import Cancel, Submit
+from engine.deaths import restart_backend
 from engine.events import BackendState, Notice, RequestRouted
 from engine.request import FinishReason, RequestId
 from tests.engine.by_hand import House
@@ -146,7 +147,7 @@ def test_one_that_dies_of_its_stall_ends_what_had_begun(make: Make) -> None:
     house.pump("cpu")
     assert chosen(house, late) == ["cpu"]
     assert house.reasons([*waiting, late]) == [LENGTH] * 4
-    house.core.restart(house.core.router.fastest_first()[0])
+    restart_backend(house.core, house.core.router.fastest_first()[0])
     house.hand("gpu").load()
     house.turn()
     assert chosen(house, house.chat("after")) == ["gpu"]
