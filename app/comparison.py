@@ -60,6 +60,11 @@ def live_place(engine: Any, drain: Callable[[], list[Event]]) -> Any:
     return Live(engine, drain)
 
 
+def seed_of_now() -> int:
+    """Another comparison draws other workloads."""
+    return int(time.time()) % 1_000_000
+
+
 class Comparer(QObject):
     """At most one comparison at a time. `progress` says how many runs are done, of how many."""
 
@@ -68,9 +73,9 @@ class Comparer(QObject):
     failed = Signal(str)
 
     def __init__(self, bridge: Bridge, make_place: Callable[..., Any] = live_place,
-                 parent: QObject | None = None) -> None:  # fmt: skip
+                 new_seed: Callable[[], int] = seed_of_now, parent: QObject | None = None) -> None:  # fmt: skip
         super().__init__(parent)
-        self._bridge, self._make_place = bridge, make_place
+        self._bridge, self._make_place, self._new_seed = bridge, make_place, new_seed
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._done, self._total, self._told = 0, 0, -1
@@ -132,8 +137,7 @@ class Comparer(QObject):
         if best is not None and all(not same_setting(best, arm, slots) for arm in arms):
             arms = (*arms, best)
         self._total = len(arms) * pairs
-        seed = int(time.time()) % 1_000_000  # another comparison draws other workloads
-        plan = Plan(source, arms, pairs, seed, slots, {"window": emulation}, DEFAULT_SLO)
+        plan = Plan(source, arms, pairs, self._new_seed(), slots, {"window": emulation}, DEFAULT_SLO)
 
         def tell(done: int, _total: int, _kept: bool) -> None:
             self._done = done

@@ -17,6 +17,9 @@ from engine.simulation.capacity import preset_capacity_rps
 from engine.simulation.simulate import fake_tokenise
 
 
+SEED = 5
+
+
 class Invented:
     """A place that makes up runs: `speed` is the makespan of a policy."""
 
@@ -55,6 +58,7 @@ def own_cache(tmp_path, monkeypatch) -> None:
 def invent(rig, speed, **options) -> Comparer:
     comparer = rig.window.wishes.comparer
     comparer._make_place = lambda engine, drain: Invented(drain, speed, **options)
+    comparer._new_seed = lambda: SEED  # by chance alone, one seed in twenty finds a difference in noise
     return comparer
 
 
