@@ -102,6 +102,7 @@ class Gallery(Camera):
         window.unfreeze()
         wait_until(lambda: window.card.isVisible())
         window.card.close_card()
+        wait_until(window.toolbar.run_button.isEnabled)
         window.wishes.repeat()  # drawing pictures held that one up: its times are not those of the profile
         wait_until(lambda: window.card.isVisible())
         self._result(window)
@@ -241,7 +242,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ["OFFRAMP_MODELS_DIR"] = str(models_dir())
         os.environ["OFFRAMP_DATA_DIR"] = scratch  # nobody's own runs are pictured, and none are added
         gallery = Gallery(options.folder, known, Path(scratch))
-        gallery.all()
+        try:
+            gallery.all()
+        finally:
+            gallery.close()  # an engine that is left would keep the process alive
     for path in gallery.saved:
         sys.stdout.write(f"{path}\n")
     return 0

@@ -43,22 +43,26 @@ class Camera:
     def __init__(self, folder: Path, sizes: Sequence[tuple[int, int]], scratch: Path) -> None:
         self.folder, self.sizes, self._scratch = folder, sizes, scratch
         self.saved: list[Path] = []
-        self._windows = 0
+        self._windows: list[MainWindow] = []
 
     def window(self, *options: str) -> MainWindow:
-        self._windows += 1
-        folder = self._scratch / str(self._windows)
+        folder = self._scratch / str(len(self._windows))
         folder.mkdir()
         board = Board()
         bridge = Bridge(board)
         args = window_parser().parse_args(list(options))
         session = Session(bridge, args, Preferences(folder / "settings.json"))
         window = MainWindow(board, ThemeHolder("dark"), bridge, Settings(folder / "s.ini"), session)
+        self._windows.append(window)
         window.setMinimumSize(320, 240)
         window.resize(*self.sizes[0])
         window.show()
         wait(300)
         return window
+
+    def close(self) -> None:
+        for window in self._windows:
+            window.close()
 
     def tell(self, window: MainWindow, *events: Event) -> None:
         window.bridge.changed.emit(window.board.apply(list(events)))

@@ -16,7 +16,6 @@ from engine.profiling.profile import load_profile
 from engine.simulation.capacity import preset_capacity_rps
 from engine.simulation.simulate import fake_tokenise
 
-
 SEED = 5
 
 

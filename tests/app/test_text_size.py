@@ -108,7 +108,7 @@ def test_settings_remember_every_size_that_is_offered(tmp_path) -> None:
 def test_nothing_is_cut_when_every_pixel_is_one_and_a_half() -> None:
     """Painted texts and labels again, on a screen of high density: fonts are hinted otherwise there."""
     environ = dict(os.environ) | {FACTOR: "1.5", "QT_QPA_PLATFORM": "offscreen"}
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "-k", SCENES,
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "0", "-k", SCENES,
              "tests/app/test_painted_text.py"]  # fmt: skip
     done = subprocess.run(words, cwd=ROOT, env=environ, text=True, capture_output=True, timeout=300)
     assert done.returncode == 0, done.stdout[-3_000:]
