@@ -72,8 +72,13 @@ class Comparer(QObject):
     finished = Signal(object)  # a Verdict, or None where no pair was finished
     failed = Signal(str)
 
-    def __init__(self, bridge: Bridge, make_place: Callable[..., Any] = live_place,
-                 new_seed: Callable[[], int] = seed_of_now, parent: QObject | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        bridge: Bridge,
+        make_place: Callable[..., Any] = live_place,
+        new_seed: Callable[[], int] = seed_of_now,
+        parent: QObject | None = None,
+    ) -> None:
         super().__init__(parent)
         self._bridge, self._make_place, self._new_seed = bridge, make_place, new_seed
         self._thread: threading.Thread | None = None

@@ -1,7 +1,9 @@
 """Help, About and the log: small windows that say something and close with Escape."""
 
 import platform
+from collections.abc import Sequence
 from importlib import metadata
+from itertools import combinations_with_replacement
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QFontDatabase
@@ -64,7 +66,7 @@ ELSEWHERE = (
         ("Esc", "Leave"),
     ),
 )
-COLUMNS = 3
+COLUMNS = 3  # of the sheet of shortcuts
 SHEET_MARGINS, LEAST_SHEET = QSize(80, 150), QSize(480, 320)  # px
 
 
@@ -130,16 +132,25 @@ def shortcut_groups() -> list[tuple[str, list[tuple[str, str]]]]:
     return out
 
 
+def evenly(heights: Sequence[int], columns: int = COLUMNS) -> list[int]:
+    """The column of each group, in order, so that the highest column is as low as it can be."""
+    best: tuple[int, list[int]] | None = None
+    for cuts in combinations_with_replacement(range(len(heights) + 1), columns - 1):
+        places = [sum(index >= cut for cut in cuts) for index in range(len(heights))]
+        highest = max(sum(h for h, p in zip(heights, places, strict=True) if p == c) for c in range(columns))
+        if best is None or highest < best[0]:
+            best = (highest, places)
+    return best[1] if best is not None else []
+
+
 def show_shortcuts(parent: QWidget) -> QDialog:
     dialog, column = make_dialog(parent, "Keyboard shortcuts")
     columns = QHBoxLayout()
     columns.setSpacing(48)
     grids = [QGridLayout() for _ in range(COLUMNS)]
     groups = shortcut_groups()
-    total, used = sum(len(rows) + 2 for _t, rows in groups), 0
-    for title, rows in groups:
-        grid = grids[min(COLUMNS - 1, int(COLUMNS * (used + len(rows) / 2) / total))]
-        used += len(rows) + 2
+    for (title, rows), column_of in zip(groups, evenly([len(rows) + 2 for _t, rows in groups]), strict=True):
+        grid = grids[column_of]
         if grid.count():
             grid.addItem(QSpacerItem(1, 12), grid.rowCount(), 0)
         grid.addWidget(_fixed(title, bold=True), grid.rowCount(), 0)

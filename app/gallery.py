@@ -132,6 +132,8 @@ class Gallery(Camera):
         wait_until(lambda: run is None or not hindsight.what_if(run.started.run_id).running)
         bar = window.sheet.scroll.verticalScrollBar()
         bar.rangeChanged.connect(lambda _least, most: bar.setValue(most))
+        window.tick()
+        bar.setValue(bar.maximum())  # the table has grown before anybody listened
         self.take(window, "what-if")
         bar.rangeChanged.disconnect()
         window.sheet.close_sheet()

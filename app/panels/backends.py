@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QStackedWidget, QVBox
 
 from app.backend_rows import backend_rate, busy_share, chips, slot_rows, step_variation
 from app.series.board import BackendView, Board
-from app.series.words import percent
+from app.series.words import duration, percent
 from app.theme import ThemeHolder, font
 from app.widgets.controls import Button
 from app.widgets.device_badge import DeviceBadge
@@ -235,7 +235,7 @@ class BackendPanel(Panel):
     def _show_step(self, view: BackendView) -> str:
         """Time of the last step, how far prices were off, and whether steps vary; also returned."""
         varying, last = step_variation(view), view.last_step
-        step = f"step {last.duration_s * 1000:.1f} ms" if last else ""
+        step = f"step {duration(last.duration_s)}" if last else ""
         price = f", {view.price.factor:.2f}× predicted" if last and view.price is not None else ""
         varies = f", steps vary {varying:.0f}×" if varying else ""
         text = step + price + varies

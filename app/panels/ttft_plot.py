@@ -154,7 +154,7 @@ class TtftPlot(Plot):
                 draw_text(painter, place, LEFT, text, label, ink, back=theme.panel)
 
     def _waiting_words(self, painter: QPainter, plot: QRectF, places: Places, theme: Theme) -> None:
-        """`3 still waiting, 2.6 s` above the marks that still climb."""
+        """`3 still waiting, 2.6 s` above the marks that still climb; below them where they are at the top."""
         found = [(i, r) for i, r in enumerate(self.rows) if waiting(r)]
         if not found:
             return
@@ -164,7 +164,9 @@ class TtftPlot(Plot):
         wide = width_of(text, label) + 2
         centre = (self.x_of(found[0][0]) + self.x_of(found[-1][0])) / 2
         left = min(max(plot.left(), centre - wide / 2), plot.right() - wide)
-        rect = QRectF(left, max(0.0, self.y_of(longest) - 28 * s), wide, 16 * s)
+        above, shortest = self.y_of(longest) - 28 * s, min(self.now_s - r.arrival_s for _, r in found)
+        y = above if above >= 0 else self.y_of(self.resting(shortest)) + 12 * s
+        rect = QRectF(left, min(y, plot.bottom() - 18 * s), wide, 16 * s)
         places.block(rect)
         ranks = {self.ranks.get(r.backend or "", 3) for _, r in found}
         ink = theme.backend(ranks.pop()).ink if len(ranks) == 1 else theme.text

@@ -34,6 +34,11 @@ def seconds(value: float | None, decimals: int = 2) -> str:
     return NA if value is None else f"{figure(value, decimals)} s"
 
 
+def duration(value_s: float) -> str:
+    """`46.7 ms`, and `8.08 s` from a second on."""
+    return seconds(value_s) if value_s >= 1 else f"{figure(1_000 * value_s, 1)} ms"
+
+
 def percent(value: float | None, decimals: int = 1, signed: bool = False) -> str:
     return NA if value is None else f"{figure(value, decimals, signed)} %"
 

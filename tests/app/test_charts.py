@@ -18,6 +18,7 @@ from app.panels.receipt import ReceiptSheet
 from app.panels.requests import RequestsPanel
 from app.panels.routing import RoutingPanel
 from app.panels.throughput import ThroughputPanel
+from app.panels.ttft_plot import waiting
 from app.series.board import Board
 from app.series.decision import Span
 from app.theme import ThemeHolder, font, stylesheet
@@ -217,6 +218,28 @@ def test_times_to_first_token(qtbot, texts):
     assert panel.phrase_label.full_text() == "5 of 8 requests"
     assert "p95 0.34 s, the maximum" in panel.accessibleDescription()
     assert not any(line.isVisible() for line in panel.plot._lines)
+
+
+@pytest.mark.parametrize("size", SIZES[TtftPanel][:2])
+def test_how_many_wait_never_covers_a_mark_that_waits(qtbot, texts, size):
+    panel = shown(qtbot, TtftPanel(bursts.golden(), ThemeHolder("dark")), size)
+    plot, seen = panel.plot, 0
+    for tenths in range(4, 60):
+        texts.clear()
+        panel.refresh(ALL, bursts.START_S + tenths / 10)
+        panel.grab()
+        words = [filled for text, filled, _ in texts if "still waiting" in text]
+        marks = [
+            QRectF(
+                plot.x_of(i) - half, plot.y_of(plot.resting(plot.height_of(row))) - half, 2 * half, 2 * half
+            )
+            for i, row in enumerate(plot.rows)
+            if waiting(row) and (half := plot.mark_px(True) / 2)
+        ]
+        for rect in words:
+            seen += 1
+            assert not any(rect.intersects(mark) for mark in marks), f"at {tenths / 10} s"
+    assert seen > 20
 
 
 def test_percentiles_become_lines_at_twenty(qtbot, texts):

@@ -7,11 +7,11 @@ import pytest
 from fake_engine import golden_scene
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractSpinBox, QLabel, QMainWindow, QWidget
+from PySide6.QtWidgets import QAbstractSpinBox, QLabel, QMainWindow, QScrollArea, QWidget
 from test_window import clipped
 
 from app.actions import MENUS, build_menu, entries, fill_menu_bar
-from app.dialogs import shortcut_groups, show_about, show_shortcuts
+from app.dialogs import evenly, shortcut_groups, show_about, show_shortcuts
 from app.preferences import Preferences, effective, from_environment, given_on_command_line
 from app.settings_dialog import BACKENDS, POLICY
 from engine.cli import window_parser
@@ -203,6 +203,21 @@ def test_help_lists_every_shortcut(rig) -> None:
     assert {e.text for e in entries() if e.keys} <= listed
     dialog = show_shortcuts(rig.window)
     assert clipped(dialog) == []
+    dialog.close()
+
+
+def test_groups_are_spread_evenly_and_keep_their_order() -> None:
+    assert evenly([5, 5, 5]) == [0, 1, 2]
+    assert evenly([9, 2, 2, 2, 3, 9]) == [0, 1, 1, 1, 1, 2]
+    assert evenly([4], columns=3) == sorted(evenly([4], columns=3)) and evenly([]) == []
+
+
+def test_every_shortcut_is_seen_at_once_in_the_smallest_window(rig) -> None:
+    rig.window.resize(1280, 720)
+    dialog = show_shortcuts(rig.window)
+    area = dialog.findChild(QScrollArea)
+    assert area.verticalScrollBar().maximum() == area.horizontalScrollBar().maximum() == 0
+    assert dialog.height() <= 720
     dialog.close()
 
 

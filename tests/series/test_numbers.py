@@ -5,7 +5,7 @@ from scenes import CPU, LABELS, REQUEST_8, arrive, board, burst, candidate, done
 
 from app.series.percentiles import percentile
 from app.series.rows import COLUMNS, delimited, e2e_s, error_percent, itl_p95_s, queue_s, summary, ttft_s
-from app.series.words import apart, figure, percent, plural, seconds, spelled
+from app.series.words import apart, duration, figure, percent, plural, seconds, spelled
 from engine.events import RequestRouted
 from engine.request import FinishReason, RequestId
 
@@ -22,6 +22,7 @@ def test_figures_read_as_designed():
     assert figure(0.001, 1, signed=True) == "0.0"
     assert seconds(3.4444, 3) == "3.444 s"
     assert percent(9.466) == "9.5 %"
+    assert (duration(0.0467), duration(0.9994), duration(8.0824)) == ("46.7 ms", "999.4 ms", "8.08 s")
     assert (spelled(7), spelled(0), spelled(48)) == ("seven", "no", "48")
     assert (plural(1, "request"), plural(0, "request")) == ("request", "requests")
 
