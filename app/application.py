@@ -36,15 +36,16 @@ def run(args: Namespace, argv: Sequence[str] = ()) -> int:
         sys.stderr.write(f"offramp: --size {args.size} is not a size: write it as 1920x1080.\n")
         return 2
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    if not args.screenshot:
+        open_log()
+        # Before there is an application, and before any other object of Qt: it ends those that there are.
+        apply_text_size(Settings().text_size())
     with tempfile.TemporaryDirectory() as scratch:
         # A picture must not depend on, nor change, what the window remembers.
         settings = Settings(Path(scratch) / "settings.ini" if args.screenshot else None)
         preferences = Preferences(Path(scratch) / "settings.json" if args.screenshot else None)
         given = given_on_command_line(argv)
         args = effective(args, given, preferences.values, {} if args.screenshot else os.environ)
-        if not args.screenshot:
-            open_log()
-            apply_text_size(settings.text_size())  # before there is an application
         app = QApplication.instance() or QApplication(sys.argv[:1])
         app.setApplicationName("Offramp")
         app.setApplicationVersion(__version__)

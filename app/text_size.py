@@ -32,6 +32,8 @@ def factor_for(text_size: str, width: float, height: float) -> float:
 def apply_text_size(text_size: str, environ: MutableMapping[str, str] = os.environ) -> None:
     """Tell Qt the factor. Must come before the application is made, or it has no effect.
 
+    No object of Qt may be in use yet: asking for the screen ends those that there are.
+
     Whoever has set `QT_SCALE_FACTOR` knows better. macOS scales whole screens by itself, so that there
     "fit" has nothing to do.
     """

@@ -25,6 +25,21 @@ screen = app.primaryScreen()
 print(screen.devicePixelRatio(), screen.geometry().width(), screen.geometry().height())
 """
 
+START = """
+import app.application as application
+from engine.cli import window_parser
+
+def opened(app, args, size, settings, preferences):
+    screen = app.primaryScreen()
+    settings.set_theme("light")
+    assert settings.theme() == "light" and settings.state("geometry") is None
+    print(screen.devicePixelRatio(), screen.geometry().width(), screen.geometry().height())
+    return 0
+
+application._run = opened
+raise SystemExit(application.run(window_parser().parse_args([]), []))
+"""
+
 
 @pytest.mark.parametrize(
     ("text_size", "screen", "factor"),
@@ -62,7 +77,7 @@ def test_who_sets_the_factor_or_has_an_application_is_left_alone(qapp) -> None:
     assert later == {}
 
 
-def opened(tmp_path, text_size: str, width: int, height: int) -> list[float]:
+def opened(tmp_path, text_size: str, width: int, height: int, code: str = OPEN) -> list[float]:
     """The screen as a window sees it that is opened with `text_size` on a screen of that many pixels."""
     screen = {"name": "s", "x": 0, "y": 0, "width": width, "height": height, "logicalDpi": 96,
               "logicalBaseDpi": 96, "dpr": 1.0}  # fmt: skip
@@ -70,7 +85,8 @@ def opened(tmp_path, text_size: str, width: int, height: int) -> list[float]:
     told.write_text(json.dumps({"screens": [screen]}))
     environ = {k: v for k, v in os.environ.items() if k != FACTOR}
     environ["QT_QPA_PLATFORM"] = f"offscreen:configfile={told}"
-    done = subprocess.run([sys.executable, "-c", OPEN, text_size], cwd=ROOT, env=environ, text=True,
+    environ |= {key: str(tmp_path) for key in ("XDG_CONFIG_HOME", "HOME", "OFFRAMP_DATA_DIR")}
+    done = subprocess.run([sys.executable, "-c", code, text_size], cwd=ROOT, env=environ, text=True,
                           capture_output=True, timeout=60)  # fmt: skip
     assert done.returncode == 0, done.stderr
     return [float(word) for word in done.stdout.split()]
@@ -80,6 +96,11 @@ def opened(tmp_path, text_size: str, width: int, height: int) -> list[float]:
 def test_a_4k_screen_without_scaling_is_drawn_like_a_full_hd_one(tmp_path) -> None:
     assert opened(tmp_path, FIT, 3840, 2160) == [2.0, 1920, 1080]
     assert opened(tmp_path, FIT, 1920, 1080) == [1.0, 1920, 1080]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere settings are not kept in a folder of the test")
+def test_what_the_window_needs_survives_the_look_at_the_screen(tmp_path) -> None:
+    assert opened(tmp_path, FIT, 3840, 2160, START) == [2.0, 1920, 1080]
 
 
 def test_a_chosen_size_counts_from_the_next_start(tmp_path) -> None:
