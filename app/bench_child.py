@@ -88,10 +88,7 @@ class Bench:
     def with_window(self, requests: int | None, counts: bool = True) -> float:
         """Output tokens per second of a burst that the window shows; gaps and repaints are collected."""
         window, board = self.window, self.window.board
-        window.bridge.drain()  # what came while nobody looked
-        window.card.close_card()
-        window.show()
-        QApplication.processEvents()
+        self._show()
         run_id = self._start(requests)
 
         def begun() -> bool:
@@ -121,10 +118,7 @@ class Bench:
     def drag(self) -> dict[str, float]:
         """Heartbeat gaps while the time cursor is dragged over the last burst, from its start to its end."""
         window, board = self.window, self.window.board
-        window.bridge.drain()
-        window.card.close_card()
-        window.show()
-        QApplication.processEvents()
+        self._show()
         first_s, last_s = board.throughput.origin_s, board.frames.last_s()
         if first_s is None or last_s is None:
             return spread([])
@@ -148,6 +142,13 @@ class Bench:
 
     def close(self) -> None:
         self.window.close()
+
+    def _show(self) -> None:
+        """The window as it is after everything that came while nobody looked."""
+        self.window.bridge.drain()
+        self.window.card.close_card()
+        self.window.show()
+        QApplication.processEvents()
 
     def _start(self, requests: int | None) -> str:
         self._events.drain()

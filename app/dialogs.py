@@ -149,8 +149,9 @@ def show_shortcuts(parent: QWidget) -> QDialog:
     columns.setSpacing(48)
     grids = [QGridLayout() for _ in range(COLUMNS)]
     groups = shortcut_groups()
-    for (title, rows), column_of in zip(groups, evenly([len(rows) + 2 for _t, rows in groups]), strict=True):
-        grid = grids[column_of]
+    places = evenly([len(rows) + 2 for _title, rows in groups])
+    for (title, rows), place in zip(groups, places, strict=True):
+        grid = grids[place]
         if grid.count():
             grid.addItem(QSpacerItem(1, 12), grid.rowCount(), 0)
         grid.addWidget(_fixed(title, bold=True), grid.rowCount(), 0)

@@ -140,7 +140,7 @@ class MainWindow(QMainWindow):
             panel.show()
             self._refresher.add(panel)
         self.time_cursor.use_chart(self.throughput)
-        self.panel_layout.fit(self._panel_area())
+        self.panel_layout.fit(self._panel_area(self.centralWidget().size()))
         if self._chats is not None:
             store, problem = open_store(self._chats)
             self.prompt.use_store(store)
@@ -221,7 +221,7 @@ class MainWindow(QMainWindow):
 
     def reset_layout(self) -> None:
         self.panel_layout.reset()
-        self.panel_layout.fit(self._panel_area())
+        self.panel_layout.fit(self._panel_area(self.centralWidget().size()))
 
     # what changes
 
@@ -295,19 +295,15 @@ class MainWindow(QMainWindow):
     def _apply_theme(self) -> None:
         self.setStyleSheet(stylesheet(self.themes.current))
 
-    def _panel_area(self) -> QSize:
-        size = self.centralWidget().size()
-        size.setWidth(size.width() - 2 * GUTTER)
-        size.setHeight(size.height() - HEIGHT - 2 * GUTTER)
-        return size
+    @staticmethod
+    def _panel_area(size: QSize) -> QSize:
+        """What the toolbar and the margins leave of a window of that size."""
+        return size - QSize(2 * GUTTER, HEIGHT + 2 * GUTTER)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         # The central widget has its new size only after this event.
-        size = event.size()
-        size.setWidth(size.width() - 2 * GUTTER)
-        size.setHeight(size.height() - HEIGHT - 2 * GUTTER)
-        self.panel_layout.fit(size)
+        self.panel_layout.fit(self._panel_area(event.size()))
         self._place_sheet()
         if self.toast.isVisible():
             self.toast.place()

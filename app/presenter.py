@@ -162,7 +162,7 @@ class Presenter(QWidget):
         self._pending |= topics
 
     def refresh(self, now_s: float, clock: str) -> None:
-        """Ten times a second while this page is shown."""
+        """Once a round while this page is shown."""
         pending, self._pending = self._pending | {"clock"}, set()
         self._show_stages(pending, now_s)
         row = self._row()

@@ -4,7 +4,6 @@ Nothing here is thread-safe and nothing needs to be; `engine.engine` hands work 
 """
 
 import heapq
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
@@ -46,8 +45,6 @@ from engine.step_report import StepReport
 from engine.supervisor import Supervisor, Unit
 from engine.transport import Loaded
 from engine.typed import TypedPrompts
-
-log = logging.getLogger(__name__)
 
 _KEPT_ENTRIES = 4_000
 

@@ -102,7 +102,6 @@ class Plot(pg.PlotWidget):
         return ticks(self.top, max(1, min(4, room)))
 
     def resizeEvent(self, event: QResizeEvent | None) -> None:
-        self._rect = None
         super().resizeEvent(event)
         if self._made:  # pyqtgraph resizes once while it is being made
             self._margins_changed()
