@@ -20,6 +20,7 @@ from app.series.history import PastRun, delete_run, past_runs
 from app.series.words import figure, plural
 from app.theme import ThemeHolder, font, stylesheet
 from app.widgets.controls import Button
+from app.widgets.ink_delegate import InkDelegate
 from app.widgets.labels import make_label
 from engine.errors import EngineError
 
@@ -153,6 +154,7 @@ class History(QWidget):
     def _build_table(self) -> None:
         table = self.table
         table.setModel(self.model)
+        table.setItemDelegate(InkDelegate(table))
         table.setAccessibleName("Runs")
         table.setFont(font("label"))
         table.horizontalHeader().setFont(font("label"))

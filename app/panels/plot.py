@@ -31,6 +31,7 @@ class Plot(pg.PlotWidget):
         super().__init__(background=None)
         # `factor`, because QGraphicsView.scale is taken
         self.themes, self.factor, self.unit = themes, 1.0, unit
+        self.unit_rect = QRectF()  # where the unit was drawn: no other words go there
         self.margins, self.top, self.repaints = margins, 1.0, 0
         self._range: tuple[float, float, float] | None = None
         self._rect: QRectF | None = None  # asked for hundreds of times a repaint
@@ -139,6 +140,7 @@ class Plot(pg.PlotWidget):
                 if width_of(text, label) + unit.width() + 4 * s <= box.width():
                     unit.moveRight(box.right())
                     box.setRight(unit.left() - 4 * s)
+                self.unit_rect = unit
                 draw_text(painter, unit, LEFT, self.unit, label, theme.muted, back=theme.panel)
             draw_text(painter, box, RIGHT, text, label, theme.muted)
 

@@ -92,10 +92,12 @@ class RatePlot(Plot):
         if not plot.left() - 1 <= x <= plot.right() + 1:
             return
         painter.setPen(hair(theme.text, 1, (2, 4) if self.cursor is None else None))
-        painter.drawLine(QLineF(x, plot.top(), x, plot.bottom()))
+        beside = x > self.unit_rect.right() + 2 * s
+        top = plot.top() if beside else max(plot.top(), self.unit_rect.bottom())
+        painter.drawLine(QLineF(x, top, x, plot.bottom()))
         wide = width_of(words, label) + 1
         fits = x + 6 * s + wide <= plot.right()
-        box = QRectF(x + 6 * s if fits else x - 6 * s - wide, plot.top(), wide, 16 * s)
+        box = QRectF(x + 6 * s if fits else x - 6 * s - wide, top, wide, 16 * s)
         ink = theme.muted if self.cursor is None else theme.text
         draw_text(painter, box, LEFT if fits else RIGHT, words, label, ink, back=theme.panel)
 

@@ -134,6 +134,7 @@ class TtftPlot(Plot):
             caption = QRectF(plot.left(), self.height() - 30 * s, plot.width(), 16 * s)
             draw_text(painter, caption, LEFT, "Request", label, theme.muted)
         places = Places(QRectF(plot.left() - 16 * s, 0, plot.width() + 28 * s, plot.bottom()))
+        places.block(self.unit_rect)
         self._waiting_words(painter, plot, places, theme)
         self._percentile_words(painter, plot, places, theme)
         if badges:
@@ -147,7 +148,7 @@ class TtftPlot(Plot):
                 continue
             text, x, y = figure(value, 2), self.x_of(index), self.y_of(self.resting(value))
             wide = width_of(text, label) + 1
-            offers = (QRectF(x - wide / 2, y - up * s, wide, 16 * s) for up in (26, 42))
+            offers = (QRectF(x - wide / 2, y - up * s, wide, 16 * s) for up in (26, 42, -10))
             place = places.take(offers)
             if place is not None:
                 ink = theme.backend(self.ranks.get(row.backend or "", 3)).ink
@@ -164,9 +165,12 @@ class TtftPlot(Plot):
         wide = width_of(text, label) + 2
         centre = (self.x_of(found[0][0]) + self.x_of(found[-1][0])) / 2
         left = min(max(plot.left(), centre - wide / 2), plot.right() - wide)
-        above, shortest = self.y_of(longest) - 28 * s, min(self.now_s - r.arrival_s for _, r in found)
-        y = above if above >= 0 else self.y_of(self.resting(shortest)) + 12 * s
+        highest, shortest = self.y_of(self.resting(longest)), min(self.now_s - r.arrival_s for _, r in found)
+        fits = highest - self.mark_px(True) / 2 >= 18 * s
+        y = max(0.0, highest - 28 * s) if fits else self.y_of(self.resting(shortest)) + 12 * s
         rect = QRectF(left, min(y, plot.bottom() - 18 * s), wide, 16 * s)
+        if rect.intersects(self.unit_rect):
+            rect.moveLeft(self.unit_rect.right() + 4 * s)
         places.block(rect)
         ranks = {self.ranks.get(r.backend or "", 3) for _, r in found}
         ink = theme.backend(ranks.pop()).ink if len(ranks) == 1 else theme.text

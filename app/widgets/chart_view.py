@@ -1,4 +1,4 @@
-"""Charts of a report, one at a time: SVG files on white, as they stand in the report."""
+"""Charts of a report, one at a time: its SVG files, in the colours of the window."""
 
 import re
 from pathlib import Path
@@ -8,6 +8,7 @@ from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QWidget
 
+from app.chart_colours import in_theme
 from app.chart_png import renderer_of
 from app.theme import ThemeHolder, font
 
@@ -22,11 +23,12 @@ class ChartView(QWidget):
     def __init__(self, themes: ThemeHolder, hint: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._themes, self._hint = themes, hint
-        self._charts: list[tuple[str, QSvgRenderer]] = []
+        self._charts: list[tuple[str, str]] = []  # title and SVG, in the colours of the file
+        self._renderer: QSvgRenderer | None = None  # of the chart that is shown
         self.index = 0
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMinimumHeight(240)
-        themes.changed.connect(self.update)
+        themes.changed.connect(self._draw)
         self._tell()
 
     @property
@@ -48,10 +50,9 @@ class ChartView(QWidget):
                 text = path.read_text("utf-8")
             except OSError:
                 continue
-            renderer = renderer_of(text)
-            if renderer is not None:
+            if renderer_of(text) is not None:
                 found = _TITLE.search(text)
-                self._charts.append((found[1] if found else path.stem, renderer))
+                self._charts.append((found[1] if found else path.stem, text))
         self.index = 0
         self._tell()
 
@@ -65,6 +66,12 @@ class ChartView(QWidget):
         place = f"Chart {self.index + 1} of {self.count}: " if self._charts else ""
         self.setAccessibleName(f"{place}{words}")
         self.moved.emit()
+        self._draw()
+
+    def _draw(self) -> None:
+        self._renderer = None
+        if self._charts:
+            self._renderer = renderer_of(in_theme(self._charts[self.index][1], self._themes.current))
         self.update()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -78,7 +85,8 @@ class ChartView(QWidget):
         painter, theme = QPainter(self), self._themes.current
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         area = QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5)
-        if not self._charts:
+        renderer = self._renderer
+        if renderer is None:
             painter.setPen(QPen(theme.line, 1))
             painter.setBrush(theme.panel)
             painter.drawRoundedRect(area, 8, 8)
@@ -87,7 +95,6 @@ class ChartView(QWidget):
             flags = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
             painter.drawText(area.adjusted(48, 16, -48, -16), flags, self._hint)
             return
-        renderer = self._charts[self.index][1]
         size = renderer.defaultSize()
         scale = min(area.width() / size.width(), area.height() / size.height())
         width, height = size.width() * scale, size.height() * scale

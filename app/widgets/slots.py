@@ -76,7 +76,7 @@ def places(area: QRect) -> Places:
     large = area.height() >= LARGE_FROM
     line, bar = (20, 12) if large else (16, 8)
     left += 8 if large else 0
-    room = right - left - GAP
+    room = right - left - 2 * GAP  # between the bars, and before the rate: a high figure fills its place
     read = round(room * 0.37)
     top = area.center().y() - (18 if large else 13)
     bar_top = top + line + (4 if large else 2)

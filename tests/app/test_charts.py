@@ -242,6 +242,26 @@ def test_how_many_wait_never_covers_a_mark_that_waits(qtbot, texts, size):
     assert seen > 20
 
 
+@pytest.mark.parametrize("panel", [TtftPanel, ThroughputPanel])
+@pytest.mark.parametrize("scene", ["golden", "single"])
+@pytest.mark.parametrize("size", [(376, 368), (230, 224)])
+def test_no_word_of_a_chart_lies_over_another(qtbot, texts, panel, scene, size):
+    board = SCENES[scene][0]()
+    chart = shown(qtbot, panel(board, ThemeHolder("dark")), size)
+    first = next(iter(board.requests.values()))
+    for tenths in range(1, 60):
+        if scene == "single":  # its mark passes every height below the top of the axis
+            first.first_token_s = first.arrival_s + tenths / 50
+        chart.refresh(ALL, bursts.START_S + tenths / 10)
+        texts.clear()
+        chart.plot.grab()
+        words = [(text, filled.adjusted(0, 3, 0, -3)) for text, filled, _ in texts if text]
+        over = [
+            f"{a} over {b}" for i, (a, one) in enumerate(words) for b, two in words[:i] if one.intersects(two)
+        ]
+        assert not over, f"at {tenths / 10} s: {over}"
+
+
 def test_percentiles_become_lines_at_twenty(qtbot, texts):
     panel = shown(qtbot, TtftPanel(bursts.long_burst(), ThemeHolder("dark")), (376, 368), 20.0)
     assert [line.isVisible() for line in panel.plot._lines] == [True, True, False]

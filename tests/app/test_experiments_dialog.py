@@ -118,7 +118,11 @@ def test_charts_and_headline_of_a_finished_experiment(open_dialog, qtbot, monkey
     dialog.back_button.click()
     assert dialog.chart.index == 0
     image = QImage(dialog.chart.grab().toImage())
-    assert image.pixelColor(QPoint(image.width() // 2, image.height() // 2)).name() == "#00734f"
+    centre = QPoint(image.width() // 2, image.height() // 2)
+    themes = dialog.chart._themes
+    assert image.pixelColor(centre) == themes.current.success
+    themes.set_mode("light" if themes.current.name == "dark" else "dark")
+    assert dialog.chart.grab().toImage().pixelColor(centre) == themes.current.success
     opened = []
     monkeypatch.setattr("app.experiments_dialog.QDesktopServices.openUrl", lambda url: opened.append(url))
     dialog.report_button.click()

@@ -14,6 +14,7 @@ from app.history_dialog import History
 from app.series.history import CUT_SHORT, board_of, open_run, past_runs
 from app.series.outcome import metrics
 from app.series.rows import delimited
+from app.theme import ThemeHolder, stylesheet
 from engine.errors import EngineError
 from engine.recording import runs_dir
 from tests.runs import write_run
@@ -96,6 +97,24 @@ def test_a_run_of_an_earlier_version_has_no_token_times() -> None:
     run = open_run(write_run(runs_dir(), "r", token_times=False))
     assert {m.name: m.now for m in metrics(run)}["ITL p95"] is None
     assert not any(row.token_times_s for row in board_of(run).requests.values())
+
+
+@pytest.mark.parametrize("name", ["dark", "light"])
+def test_a_chosen_run_still_shows_in_colour_that_it_was_emulated(qtbot, name) -> None:
+    write_run(runs_dir(), "new", "seed-warm-8", "isolated-rates", stamp="20261203-120000")
+    themes = ThemeHolder(name)
+    history = History(themes)
+    qtbot.addWidget(history)
+    history.setStyleSheet(stylesheet(themes.current))
+    history.resize(900, 400)
+    history.show()
+    table = history.table
+    assert table.selectionModel().isRowSelected(0)
+    cell = table.visualRect(history.model.index(0, 4))
+    picture = table.viewport().grab(cell).toImage()
+    inks = {picture.pixelColor(x, y).name() for x in range(cell.width()) for y in range(cell.height())}
+    assert themes.current.emulated.name() in inks and themes.current.text.name() not in inks
+    assert themes.current.hover.name() in inks, "the row is not drawn as chosen"
 
 
 def test_a_past_run_tells_why_its_requests_went_where_they_did(rig, qtbot, texts) -> None:  # noqa: F811

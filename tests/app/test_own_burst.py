@@ -3,8 +3,8 @@
 import json
 
 import pytest
+from prompt_helpers import contrast
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton
 from test_window import clipped
@@ -144,15 +144,3 @@ def test_a_check_box_is_seen_ticked_or_not(qtbot, theme, ticked) -> None:
     assert (themes.current.inverse.name() in inside) is ticked
     QTest.mouseClick(box, Qt.MouseButton.LeftButton, pos=QPoint(box.width() - 4, 12))
     assert box.isChecked() is not ticked
-
-
-def contrast(a: QColor, b: QColor) -> float:
-    """As WCAG has it."""
-
-    def light(colour: QColor) -> float:
-        parts = (colour.redF(), colour.greenF(), colour.blueF())
-        r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b
-
-    high, low = sorted((light(a), light(b)), reverse=True)
-    return (high + 0.05) / (low + 0.05)

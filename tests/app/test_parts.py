@@ -4,8 +4,9 @@ from math import ceil
 
 import pytest
 from fake_engine import CPU, GPU, NOW_S, golden_scene
+from prompt_helpers import contrast
 from PySide6.QtCore import QByteArray, QPoint, QRect, QRectF, QSize
-from PySide6.QtGui import QColor, QFont, QImage, QPainter
+from PySide6.QtGui import QFont, QImage, QPainter
 from PySide6.QtWidgets import QLabel
 
 from app.backend_rows import backend_rate, chips, slot_rows
@@ -30,17 +31,6 @@ def board() -> Board:
     out = Board()
     out.apply(golden_scene())
     return out
-
-
-def luminance(colour: QColor) -> float:
-    channels = [colour.redF(), colour.greenF(), colour.blueF()]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(a: QColor, b: QColor) -> float:
-    light, dark = sorted((luminance(a), luminance(b)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
 
 
 @THEMES
@@ -194,6 +184,7 @@ def test_the_parts_of_a_slot_row_stand_apart(pitch, width) -> None:
     assert all(area.top() <= bar.top() and bar.bottom() <= area.bottom() for bar in bars)
     assert all(not bar.intersects(text) for bar in bars for text in words)
     assert len(bars) < 2 or bars[0].right() < bars[1].left()
+    assert bars[-1].right() + 8 <= at.rate.left() or width < 300, "a three-figure rate touches its bar"
     assert pitch - bars[-1].height() >= 16, "the gap to the bar of the next row"
     assert (at.in_text is None) == (pitch < 34)
 
