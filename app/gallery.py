@@ -24,7 +24,7 @@ from app.screenshot import parse_size
 from app.session import EMULATED
 from app.settings_dialog import PAGES
 from app.theme import font
-from engine.events import BackendState, BackendStatus, EngineFailed, SetupStep
+from engine.events import BackendState, EngineFailed, SetupStep
 from engine.paths import models_dir
 from engine.request import SamplingParams
 
@@ -39,7 +39,6 @@ PROMPTS = (
     "Give me an everyday comparison.",
     "When does it not help?",
 )
-STOPPED = "Its process ended with code 134 at 14:02:11. Requests 1 to 4 ended with error, 5 to 7 moved."
 FAILED = "The model file is truncated: choose the model again to download it anew."
 
 
@@ -91,14 +90,6 @@ class Gallery(Camera):
         window.toggle_presenter()
         self.take(window, "presenter")
         window.leave_presenter()
-        views = window.board.ranked()[::-1]
-        loads = [view.load for view in views]
-        for view, name in zip(views, ("error", "all-stopped"), strict=True):
-            self.tell(window, BackendStatus(view.info, BackendState.STOPPED, STOPPED))
-            self.take(window, name)
-        for view, load in zip(views, loads, strict=True):
-            self.tell(window, BackendStatus(view.info, BackendState.READY))
-            view.load = load
         window.unfreeze()
         wait_until(lambda: window.card.isVisible())
         window.card.close_card()
@@ -112,7 +103,27 @@ class Gallery(Camera):
         self._burst(window, "seed-warm-48", LATER_S)
         self.take(window, "busy-48")
         window.unfreeze()
+        window.wishes.stop_all()
+        wait_until(window.toolbar.run_button.isEnabled)
+        self._deaths(window)
         window.close()
+
+    def _deaths(self, window: MainWindow) -> None:
+        """One backend ends in the middle of a burst, then the other: what follows is the engine's doing."""
+        self._burst(window, "seed-warm-8", MOMENT_S)
+        for view, name in zip(window.board.ranked()[::-1], ("error", "all-stopped"), strict=True):
+            # Nobody else has a reason to end a backend: no public way leads there.
+            window.bridge._engine._post(
+                lambda core, who=view.info.name: core.supervisor.units[who].transport.ask_to_close()
+            )
+            window.unfreeze()
+            wait_until(lambda view=view: view.state is BackendState.STOPPED)
+            window.freeze(time.monotonic())
+            if window.card.isVisible():
+                wait_until(lambda: self._judged(window))
+                self.take(window, "result-error")
+                window.card.close_card()
+            self.take(window, name)
 
     def _moment_before(self, window: MainWindow) -> None:
         """The same burst, looked back at."""
@@ -140,13 +151,7 @@ class Gallery(Camera):
 
     def _result(self, window: MainWindow) -> None:
         """The card with its regret, the same run as a table, and the list of all runs."""
-        hindsight, run = window.looking_back.hindsight, window.board.run
-
-        def judged() -> bool:
-            state = hindsight.regret(run.started.run_id) if run is not None else None
-            return state is None or state.failed or state.regret is not None
-
-        wait_until(judged)
+        wait_until(lambda: self._judged(window))
         self.take(window, "result")
         window.card.requests_button.setChecked(True)
         self.take(window, "result-requests")
@@ -154,6 +159,13 @@ class Gallery(Camera):
         self.take(window, "result-receipt")
         window.card.close_card()
         self.shots(window, "history", lambda: window.looking_back.show_history().window())
+
+    @staticmethod
+    def _judged(window: MainWindow) -> bool:
+        """Whether the regret of the last burst is known, or why there is none."""
+        hindsight, run = window.looking_back.hindsight, window.board.run
+        state = hindsight.regret(run.started.run_id) if run is not None else None
+        return state is None or state.failed or state.regret is not None
 
     def _converse(self, window: MainWindow) -> None:
         """Two conversations, one with two replies, and what the prompt panel opens."""

@@ -63,7 +63,7 @@ class HistoryModel(QAbstractTableModel):
         if not index.isValid():
             return None
         run, column = self.runs[index.row()], index.column()
-        kind = "EMULATED" if run.emulated else "measured"
+        kind = ("EMULATED" if run.emulated else "measured") + run.early()
         cells = (run.date or "n/a", run.preset or run.path.name, run.policy, figure(run.makespan_s, 2), kind)
         if role == Qt.ItemDataRole.DisplayRole:
             return run.problem if run.problem and column == len(TITLES) - 1 else cells[column]

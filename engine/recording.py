@@ -14,17 +14,18 @@ from typing import IO, Any
 
 from engine import __version__
 from engine.config import BLOCK_TOKENS
-from engine.errors import ModelFileError, ProfileError
+from engine.errors import ConfigError, ModelFileError, ProfileError
 from engine.kv.prefix import extend_chain, root_hash
 from engine.ledger import Entry
 from engine.paths import data_dir, make_folder
 from engine.profiling.profile import Profile, parse_profile, profile_json
-from engine.request import SamplingParams
+from engine.request import FinishReason, SamplingParams
 from engine.step_report import StepReport
 from engine.weights import DEFAULT_WEIGHTS, PolicyWeights, parse_weights
 from engine.workloads.presets import PlannedRequest, Workload
 
 FORMAT, VERSION = "offramp-run", 1
+EARLY = (FinishReason.ERROR, FinishReason.ABORT)  # of requests that did not end by themselves
 _SALT = "recorded"
 
 
@@ -173,6 +174,32 @@ def read_run(path: Path) -> Run:
     if head.get("profile") is not None:
         profile = parse_profile(head["profile"], str(path))
     return Run(head, workload, profile, tuple(steps), result)
+
+
+def ended_early(result: Mapping[str, Any]) -> tuple[int, int]:
+    """Requests of a burst's result that ended with error, and that were stopped."""
+    reasons = [r.get("finish_reason") for r in result.get("requests") or ()]
+    failed, stopped = (reasons.count(reason) for reason in EARLY)
+    return failed, stopped
+
+
+def early_words(result: Mapping[str, Any]) -> str:
+    """`1 of 8 requests ended with error, 2 were stopped`; "" where all ended by themselves."""
+    failed, stopped = ended_early(result)
+    if not failed and not stopped:
+        return ""
+    count = len(result["requests"])
+    first = f"{failed or stopped:,} of {count:,} request{'' if count == 1 else 's'} "
+    were = "was stopped" if stopped == 1 else "were stopped"
+    if not failed:
+        return first + were
+    return first + "ended with error" + (f", {stopped:,} {were}" if stopped else "")
+
+
+def refuse_early(result: Mapping[str, Any] | None, what: str) -> None:
+    """Raises `ConfigError` for a burst of which some replies are not whole: `what` would compare them."""
+    if result is not None and (words := early_words(result)):
+        raise ConfigError(f"{words}: {what} needs a burst of which every request ended by itself.")
 
 
 def calibrated(run: Run, path: Path) -> Profile:

@@ -249,7 +249,8 @@ class BackendPanel(Panel):
         self._title.setText(f"{info.label} backend")
         self.setAccessibleName(f"{info.label} backend, {state}")
         self._device.set_full_text(info.device_name)
-        self._badge.show_device(info, view.last_step.threads if view.last_step else 0)
+        threads = view.last_step.threads if view.last_step else 0
+        self._badge.show_device(info, threads, short=self.width() < STEP_FROM)
         stopped, stalled = state is BackendState.STOPPED, state is BackendState.STALLED
         word = "stalled" if stalled else "stopped" if stopped else "emulated" if info.emulated else ""
         self._word.setText(word)

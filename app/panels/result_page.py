@@ -203,10 +203,12 @@ class ResultPage:
                 x = start + (index % across) * pitch
                 y = centre - lines * pitch / 2 + (index // across) * pitch + (pitch - side) / 2
                 rank, rect = self.shown.ranks.get(request.backend, 3), QRectF(x, y, side, side)
+                cut = request.e2e_s is None
                 if few:
-                    paint_badge(self.painter, rect, rank, str(request.number), "filled", self.theme)
+                    state = "outline" if cut else "filled"
+                    paint_badge(self.painter, rect, rank, str(request.number), state, self.theme)
                 else:
-                    paint_mark(self.painter, rect, rank, self.theme)
+                    paint_mark(self.painter, rect, rank, self.theme, cut)
             self.y += min(row, 40.0)
 
     def _counts(self, run: RunSummary, right: float, centre: float) -> float:

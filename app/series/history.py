@@ -17,7 +17,7 @@ from engine.errors import EngineError, ModelFileError
 from engine.events import BackendInfo, BackendState, BurstDone, BurstStarted, ModelLoaded
 from engine.profiling.profile import load_profile, published_profiles
 from engine.receipt import Candidate, Receipt
-from engine.recording import read_head, runs_dir
+from engine.recording import EARLY, read_head, runs_dir
 from engine.request import BackendName, FinishReason, RequestId, RequestState
 from engine.weights import parse_weights
 
@@ -25,6 +25,7 @@ MOST = 500  # files listed, the newest ones
 TAIL, NEAR = 65_536, 8_192  # bytes read at a time from the end; in which a result's first keys are
 CUT_SHORT = "It still runs, or it was stopped: there is no result."
 _REQUEST = b'{"request"'
+_ENDED_EARLY = re.compile(rb'"finish_reason":\s*"(?:' + "|".join(EARLY).encode() + rb')"')
 _MAKESPAN = re.compile(rb'"makespan_s":\s*([0-9.eE+-]+)')
 
 
@@ -39,14 +40,18 @@ class PastRun:
     model: str = ""
     emulated: bool = False
     makespan_s: float | None = None
+    unfinished: int = 0  # requests that did not end by themselves: its makespan is then no other run's
     problem: str = ""
 
     def sentence(self) -> str:
         """The run in words, for screen readers and the filter."""
         took = "" if self.makespan_s is None else f", {self.makespan_s:.2f} s"
-        kind = ", emulated" if self.emulated else ""
+        kind = (", emulated" if self.emulated else "") + self.early()
         known = f"{self.date}, {self.preset}, {self.policy}{took}{kind}" if self.preset else self.path.name
         return f"{known}. {self.problem}".rstrip(". ") + "."
+
+    def early(self) -> str:
+        return f", {self.unfinished:,} ended early" if self.unfinished else ""
 
 
 _known: dict[Path, tuple[tuple[float, int], PastRun]] = {}
@@ -90,7 +95,7 @@ def _peek(path: Path) -> PastRun:
     found = _MAKESPAN.search(last[:NEAR]) if last.startswith(b'{"result"') else None
     if found is None:
         return PastRun(*run, problem=CUT_SHORT)
-    return PastRun(*run, makespan_s=float(found.group(1)))
+    return PastRun(*run, makespan_s=float(found.group(1)), unfinished=len(_ENDED_EARLY.findall(last)))
 
 
 def _last_line(path: Path) -> bytes:

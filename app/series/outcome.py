@@ -8,6 +8,7 @@ from typing import Any
 from app.series.hindsight import RegretState
 from app.series.percentiles import MIN_FOR_P95, percentile
 from app.series.words import figure, percent, plural, seconds
+from engine.recording import EARLY, early_words, ended_early
 
 NO_VERDICT = "Two single runs, no verdict: they may differ by chance."
 ONE_RUN = "One run, no verdict."
@@ -18,7 +19,7 @@ class Placed:
     number: int
     backend: str
     ttft_s: float | None
-    e2e_s: float | None
+    e2e_s: float | None  # None also where it did not end by itself: that moment is no latency
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,12 @@ class RunSummary:
 
     def requests(self) -> list[Placed]:
         return [
-            Placed(int(r["id"]), str(r["backend"]), r.get("ttft_s"), r.get("e2e_s"))
+            Placed(
+                int(r["id"]),
+                str(r["backend"]),
+                r.get("ttft_s"),
+                None if r.get("finish_reason") in EARLY else r.get("e2e_s"),
+            )
             for r in self.result.get("requests") or ()
         ]
 
@@ -68,9 +74,10 @@ class RunSummary:
         times = (r.get("token_times_s") or () for r in self.result.get("requests") or ())
         return [b - a for each in times for a, b in zip(each, each[1:], strict=False)]
 
-    def unfinished(self) -> int:
-        reasons = [r.get("finish_reason") for r in self.result.get("requests") or ()]
-        return sum(reason in ("abort", "error") for reason in reasons)
+    @property
+    def whole(self) -> bool:
+        """Every request ended by itself: only such runs are compared."""
+        return not any(ended_early(self.result))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +124,10 @@ def with_token_times(result: Mapping[str, Any], times_s: Mapping[int, Sequence[f
 
 
 def headline(run: RunSummary) -> str:
+    """`8 requests in 10.15 s`, or what became of those that did not end by themselves."""
     count = len(run.requests())
-    return f"{figure(count)} {plural(count, 'request')} in {seconds(run.makespan_s)}"
+    whole = f"{figure(count)} {plural(count, 'request')} in {seconds(run.makespan_s)}"
+    return early_words(run.result) or whole
 
 
 def placement(run: RunSummary, labels: Mapping[str, str]) -> str:
@@ -139,8 +148,8 @@ def notes(now: RunSummary, before: RunSummary | None) -> list[str]:
     if now.mixed or (before is not None and before.mixed):
         between = "Typed prompts or changed settings came in between"
         out.append(f"{between}, so its times are not those of the burst alone.")
-    if now.unfinished():
-        out.append(f"{figure(now.unfinished())} of them did not end by themselves.")
+    if not now.whole:
+        out.append("Figures are of what was done until then; E2E of replies that ended by themselves.")
     return out
 
 
@@ -153,11 +162,13 @@ def sentence(now: RunSummary, before: RunSummary | None, labels: Mapping[str, st
 
 
 def partner(runs: Sequence[RunSummary]) -> RunSummary | None:
-    """The newest earlier run of the same preset on the same machine under another policy."""
+    """The newest earlier run of the same preset on the same machine under another policy, both whole."""
     *earlier, last = runs
+    if not last.whole:
+        return None
     fits = (
         r for r in reversed(earlier)
-        if r.preset == last.preset and r.policy != last.policy and r.emulation == last.emulation
+        if r.preset == last.preset and r.policy != last.policy and r.emulation == last.emulation and r.whole
     )  # fmt: skip
     return next(fits, None)
 

@@ -1,4 +1,5 @@
-"""The device that a backend really computes on, as a small outlined word: `cuda:0`, `cpu, 3 threads`."""
+"""The device that a backend really computes on and its weights' format, as small outlined words:
+`cuda:0, bf16`, `cpu, int4, 3 threads`. Two backends on one device can differ in the format alone."""
 
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QLabel, QWidget
@@ -12,12 +13,13 @@ PADDING = 6
 NO_GPU = "It was meant for a GPU and computes on the CPU: the log says why."
 
 
-def device_words(info: BackendInfo, threads: int) -> str:
-    """`threads` of the last step where known, else those it was started with."""
+def device_words(info: BackendInfo, threads: int, short: bool = False) -> str:
+    """`threads` of the last step where known, else those it was started with; `short` leaves them out."""
+    words = ", ".join(filter(None, (info.device, info.format)))
     count = threads or info.threads
-    if info.device.startswith("cpu") and count:
-        return f"{info.device}, {figure(count)} {plural(count, 'thread')}"
-    return info.device
+    if info.device.startswith("cpu") and count and not short:
+        return f"{words}, {figure(count)} {plural(count, 'thread')}"
+    return words
 
 
 class DeviceBadge(QLabel):
@@ -29,16 +31,17 @@ class DeviceBadge(QLabel):
         self.setFixedHeight(20)
         self.hide()
 
-    def show_device(self, info: BackendInfo, threads: int) -> None:
+    def show_device(self, info: BackendInfo, threads: int, short: bool = False) -> None:
         """Emulated backends compute nowhere: they carry their own mark instead."""
         self.setVisible(not info.emulated and bool(info.device))
-        words = device_words(info, threads)
+        words = device_words(info, threads, short)
         if words != self.text():
             self.setText(words)
             self.setAccessibleName(f"Runs on {words}")
         fell_back = info.kind == "gpu" and info.device == "cpu"
         set_tone(self, "warning" if fell_back else "muted")
-        self.setToolTip(NO_GPU if fell_back else f"Runs on {info.device_name or words}, {info.format}")
+        whole = f"Runs on {info.device_name or info.device}: {device_words(info, threads)}"
+        self.setToolTip(NO_GPU if fell_back else whole)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from engine.recording import calibrated, find_run, read_run, recorded_weights
+from engine.recording import calibrated, early_words, find_run, read_run, recorded_weights
 from engine.routing.policies import check_policy
 from engine.simulation.simulate import Simulation
 from engine.weights import parse_weights
@@ -47,4 +47,6 @@ def run(args: argparse.Namespace) -> int:
             f"Recorded under {recorded.head['policy']}: makespan {was['makespan_s']:.2f} s, "
             f"{was['output_throughput']:.1f} tok/s out.\n"
         )
+    if words := early_words(was):
+        sys.stdout.write(f"There {words}: their replies are replayed as far as they came.\n")
     return 0

@@ -19,7 +19,7 @@ from engine.errors import ConfigError, EngineError
 from engine.experiments.regret import explain, moved_at_s
 from engine.experiments.tables import policies_of
 from engine.profiling.profile import Profile, parse_profile
-from engine.recording import Run, calibrated, read_head, read_run, recorded_weights
+from engine.recording import Run, calibrated, read_head, read_run, recorded_weights, refuse_early
 from engine.simulation.simulate import Simulation, fake_tokenise
 from engine.workloads.presets import PRESETS, Workload, make_workload
 
@@ -110,6 +110,7 @@ def _burst(run: Path, offsets_s: Sequence[float]) -> tuple[Profile, Workload, di
     with contextlib.suppress(EngineError):  # nothing has ended yet
         recorded = read_run(run)
     if recorded is not None and len(recorded.workload.requests) == len(offsets_s):
+        refuse_early(recorded.result, "a what-if")
         return calibrated(recorded, run), recorded.workload, recorded.result
     head = read_head(run)
     if head["preset"] not in PRESETS:

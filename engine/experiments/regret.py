@@ -9,6 +9,7 @@ from typing import Any
 from engine.experiments.percentiles import percentile
 from engine.experiments.tables import DEFAULT_POLICY, p95_ttft, policies_of
 from engine.profiling.profile import Profile
+from engine.recording import refuse_early
 from engine.request import Request, RequestId, SamplingParams
 from engine.routing.length import LengthEstimator
 from engine.simulation.oracle import Outcome, Yardstick, outcome_of
@@ -179,8 +180,10 @@ def explain(
     the policy simulated, which may decide otherwise than it did live; `length_error` = the policy against
     itself with true lengths; `greedy_choice` = that against the best. These add up to `total`. A move may
     beat every placement at arrival: the regret is below 0 then. `unproven_gap` = the best against the lower
-    bound, 0 where every placement was tried, and no part of the sum. None is not known.
+    bound, 0 where every placement was tried, and no part of the sum. None is not known. Raises
+    `ConfigError` where requests did not end by themselves.
     """
+    refuse_early(result, "regret")
     yardstick = Yardstick(profile, workload)
     best = yardstick.best()
     names = [b.name for b in profile.backends]

@@ -18,6 +18,7 @@ from engine.experiments.metrics import serve_json
 from engine.experiments.source import Source
 from engine.paths import make_folder
 from engine.profiling.profile import Profile
+from engine.recording import early_words
 from engine.routing.length import LengthEstimator
 from engine.simulation.noise import StepNoise
 from engine.simulation.simulate import Simulation, fake_tokenise
@@ -86,6 +87,8 @@ class Live:
             raise BackendError(f"A run of {arm.policy} did not finish: look at the lines above.")
         if result.get("mixed"):
             raise BackendError("Other requests ran beside the experiment: run it again when it is quiet.")
+        if words := early_words(result):
+            raise BackendError(f"In a run of {arm.policy} {words}: look at the lines above.")
         return result
 
     def _result(self, run_id: str) -> dict[str, Any]:

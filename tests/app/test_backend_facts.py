@@ -44,20 +44,25 @@ def test_the_badge_names_the_device_really_used(rig) -> None:
     badge = rig.window.backends.panels[GPU]._badge
     assert not badge.isVisible(), "an emulated backend has its own mark"
     views = rig.board.backends
-    views[GPU].info = replace(views[GPU].info, emulated=False, device="cuda:0", device_name="H200")
-    views[CPU].info = replace(views[CPU].info, emulated=False, device="cpu", threads=3)
+    views[GPU].info = replace(
+        views[GPU].info, emulated=False, device="cuda:0", device_name="H200", format="bf16"
+    )
+    views[CPU].info = replace(views[CPU].info, emulated=False, device="cpu", threads=3, format="int4")
     rig.window.backends.refresh({"backends"}, 1_002.8)
-    assert badge.isVisible() and badge.text() == "cuda:0" and badge.accessibleName() == "Runs on cuda:0"
-    assert rig.window.backends.panels[CPU]._badge.text() == "cpu, 3 threads"
+    assert badge.isVisible() and badge.text() == "cuda:0, bf16"
+    assert badge.accessibleName() == "Runs on cuda:0, bf16"
+    assert rig.window.backends.panels[CPU]._badge.text() == "cpu, int4, 3 threads"
     views[GPU].info = replace(views[GPU].info, device="cpu")
     rig.window.backends.refresh({"backends"}, 1_002.8)
     assert badge.toolTip() == NO_GPU and badge.property("tone") == "warning"
 
 
 def test_threads_are_those_of_the_last_step() -> None:
-    info = replace(golden().backends[CPU].info, device="cpu", threads=3)
-    assert device_words(info, 0) == "cpu, 3 threads" and device_words(info, 1) == "cpu, 1 thread"
-    assert device_words(replace(info, device="mps"), 3) == "mps"
+    info = replace(golden().backends[CPU].info, device="cpu", threads=3, format="int8-dynamic")
+    assert device_words(info, 0) == "cpu, int8-dynamic, 3 threads"
+    assert device_words(info, 1) == "cpu, int8-dynamic, 1 thread"
+    assert device_words(info, 1, short=True) == "cpu, int8-dynamic"
+    assert device_words(replace(info, device="mps", format="float32"), 3) == "mps, float32"
 
 
 @pytest.mark.parametrize("size", [(1280, 720), (1920, 1080)])

@@ -56,6 +56,22 @@ def test_files_in_every_state_are_listed_newest_first() -> None:
             open_run(run.path)
 
 
+def test_a_run_of_which_some_ended_early_says_so(qtbot) -> None:
+    write_some()
+    path = write_run(runs_dir(), "dead", stamp="20261204-120000")
+    lines = path.read_text("utf-8").splitlines()
+    data = json.loads(lines[-1])
+    for row, reason in zip(data["result"]["requests"][:3], ("error", "error", "abort"), strict=True):
+        row["finish_reason"] = reason
+    path.write_text("\n".join([*lines[:-1], json.dumps(data)]) + "\n", "utf-8")
+    runs = past_runs()
+    assert [r.unfinished for r in runs] == [3, 0, 0, 0]
+    assert ", 3 ended early" in runs[0].sentence() and "early" not in runs[1].sentence()
+    history = History(ThemeHolder("dark"))
+    qtbot.addWidget(history)
+    assert history.model.index(0, 4).data() == "EMULATED, 3 ended early"
+
+
 def test_a_file_that_has_changed_is_read_again() -> None:
     path = write_run(runs_dir(), "cut", ended=3)
     assert past_runs()[0].problem == CUT_SHORT

@@ -9,17 +9,26 @@ from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtTest import QTest
 from test_charts import keep_panels, texts, too_wide  # noqa: F401
 
-from app.series.outcome import NO_VERDICT, ONE_RUN, RunSummary, as_markdown, metrics, partner
+from app.series.outcome import NO_VERDICT, ONE_RUN, RunSummary, as_markdown, headline, metrics, notes, partner
 from engine.events import BurstDone, BurstStarted
 
 LABELS = {CPU: "CPU", GPU: "GPU"}
 
 
-def result(policy="isolated-rates", makespan=10.35, count=8, run_id="run-1", preset="seed-warm-8"):
+def result(
+    policy="isolated-rates",
+    makespan=10.35,
+    count=8,
+    run_id="run-1",
+    preset="seed-warm-8",
+    failed=0,
+    stopped=0,
+):
+    reasons = ["error"] * failed + ["abort"] * stopped + ["length"] * count
     requests = [
         {
             "id": i + 1, "backend": CPU if i == count - 1 else GPU, "ttft_s": 0.03 + 0.7 * i,
-            "e2e_s": 3.2 + i, "output_tokens": 128, "finish_reason": "length",
+            "e2e_s": 3.2 + i, "output_tokens": 128, "finish_reason": reasons[i],
         }
         for i in range(count)
     ]  # fmt: skip
@@ -86,6 +95,23 @@ def test_only_runs_that_can_stand_beside_each_other_do() -> None:
     assert partner([one, RunSummary(result("a"))]) is None
 
 
+def test_a_run_that_was_cut_says_so_and_stands_beside_none() -> None:
+    whole, cut = RunSummary(result("a")), RunSummary(result("b", failed=2, stopped=1))
+    assert not cut.whole and whole.whole
+    assert partner([whole, cut]) is None and partner([cut, whole]) is None
+    assert [r.e2e_s is None for r in cut.requests()] == [True] * 3 + [False] * 5
+    assert {m.name: m.now for m in metrics(cut)}["E2E p50"] == whole.values("e2e_s")[5]
+    assert "done until then" in " ".join(notes(cut, None)) and len(notes(whole, None)) == 1
+    for failed, stopped, words in (
+        (0, 0, "8 requests in 10.35 s"),
+        (4, 0, "4 of 8 requests ended with error"),
+        (0, 1, "1 of 8 requests was stopped"),
+        (1, 2, "1 of 8 requests ended with error, 2 were stopped"),
+        (8, 0, "8 of 8 requests ended with error"),
+    ):
+        assert headline(RunSummary(result(failed=failed, stopped=stopped))) == words
+
+
 def test_percentiles_are_values_that_occurred() -> None:
     found = {m.name: m.now for m in metrics(RunSummary(result()))}
     assert found["TTFT p50"] == pytest.approx(2.13) and found["TTFT p95"] == pytest.approx(4.93)
@@ -107,13 +133,14 @@ def test_copy_json_png_and_svg(rig, tmp_path) -> None:
     assert rig.window.toast.isVisible()
 
 
+@pytest.mark.parametrize("failed", [0, 1])
 @pytest.mark.parametrize("size", [(1280, 720), (1920, 1080)])
 @pytest.mark.parametrize("count", [1, 8, 48])
-def test_nothing_is_wider_than_its_place(rig, texts, size, count) -> None:  # noqa: F811
+def test_nothing_is_wider_than_its_place(rig, texts, size, count, failed) -> None:  # noqa: F811
     rig.engine.publish(*golden_scene())
     rig.window.resize(*size)
     burst(rig, run_id="a", policy="forced-slowest", count=count)
-    burst(rig, run_id="b", policy="least-requests", count=count)
+    burst(rig, run_id="b", policy="least-requests", count=count, failed=failed)
     rig.settle()
     texts.clear()
     rig.window.card.grab()

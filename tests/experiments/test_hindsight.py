@@ -70,6 +70,21 @@ def test_no_regret_without_a_reason(tmp_path: Path, changes: dict[str, object], 
         regret(write_run(tmp_path, **changes))  # type: ignore[arg-type]
 
 
+def test_a_burst_whose_replies_are_not_whole_is_compared_with_nothing(tmp_path: Path) -> None:
+    path = write_run(tmp_path)
+    *lines, last = path.read_text("utf-8").splitlines()
+    data = json.loads(last)
+    data["result"]["requests"][0]["finish_reason"] = "error"
+    data["result"]["requests"][3]["finish_reason"] = "abort"
+    path.write_text("\n".join([*lines, json.dumps(data)]) + "\n", "utf-8")
+    words = "1 of 8 requests ended with error, 1 was stopped: {} needs a burst"
+    with pytest.raises(EngineError, match=words.format("regret")):
+        regret(path)
+    offsets, placement = facts(path)
+    with pytest.raises(EngineError, match=words.format("a what-if")):
+        list(what_if(path, offsets, placement, 3, policies=True))
+
+
 def test_more_requests_than_are_searched_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.experiments.hindsight.MOST_FOR_REGRET", 7)
     with pytest.raises(EngineError, match="8 requests are more than the 7"):

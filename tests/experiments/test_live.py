@@ -71,6 +71,10 @@ def test_backends_rest_before_every_run(rested: Callable[[Quiet], Quiet]) -> Non
         ({}, "did not finish"),
         ({"makespan_s": None}, "did not finish"),
         ({"makespan_s": 1.0, "mixed": True}, "Other requests ran beside"),
+        (
+            {"makespan_s": 1.0, "requests": [{"finish_reason": "error"}, {"finish_reason": "length"}]},
+            "1 of 2 requests ended with error",
+        ),
     ],
 )
 def test_a_run_that_is_none_is_an_error(
