@@ -1,11 +1,13 @@
 """Pictures of every state of the window: `python -m app.gallery FOLDER [--sizes 1280x720,1920x1080]`.
 
 One emulated run is enough: the window stands still at a moment and is then drawn in both schemes and every
-size. What cannot be waited for (a dead backend, a download) is told to the board as the engine would.
+size. What cannot be waited for (a download) is told to the board as the engine would. Sizes at which a screen
+is drawn larger have a process of their own: Qt takes that factor once.
 """
 
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +25,7 @@ from app.main_window import MainWindow
 from app.screenshot import parse_size
 from app.session import EMULATED
 from app.settings_dialog import PAGES
+from app.text_size import FACTOR, FIT, factor_for
 from app.theme import font
 from engine.events import BackendState, EngineFailed, SetupStep
 from engine.paths import models_dir
@@ -250,12 +253,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"--sizes {options.sizes} is unclear: write it as {SIZES}.\n")
         return 2
     options.folder.mkdir(parents=True, exist_ok=True)
+    if FACTOR in os.environ:
+        return draw(options.folder, known, float(os.environ[FACTOR]))
+    groups: dict[float, list[tuple[int, int]]] = {}
+    for size in known:
+        groups.setdefault(factor_for(FIT, *size), []).append(size)
+    for factor, some in groups.items():
+        command = [sys.executable, "-m", "app.gallery", str(options.folder)]
+        command += ["--sizes", ",".join(f"{width}x{height}" for width, height in some)]
+        code = subprocess.call(command, env={**os.environ, FACTOR: f"{factor:g}"})
+        if code:
+            return code
+    return 0
+
+
+def draw(folder: Path, sizes: Sequence[tuple[int, int]], scale: float) -> int:
+    """All pictures whose window is drawn `scale` times as large."""
     app = QApplication.instance() or QApplication(["offramp"])
     app.setFont(font("label"))
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["OFFRAMP_MODELS_DIR"] = str(models_dir())
         os.environ["OFFRAMP_DATA_DIR"] = scratch  # nobody's own runs are pictured, and none are added
-        gallery = Gallery(options.folder, known, Path(scratch))
+        gallery = Gallery(folder, sizes, Path(scratch), scale)
         try:
             gallery.all()
         finally:

@@ -38,10 +38,15 @@ def wait_until(done: Callable[[], bool]) -> None:
 
 
 class Camera:
-    """`saved` lists the files of `folder`; `scratch` holds what the windows keep."""
+    """`saved` lists the files of `folder`; `scratch` holds what the windows keep.
 
-    def __init__(self, folder: Path, sizes: Sequence[tuple[int, int]], scratch: Path) -> None:
-        self.folder, self.sizes, self._scratch = folder, sizes, scratch
+    `sizes` are pixels of the pictures; the window is `scale` times smaller, as Qt draws it that much larger.
+    """
+
+    def __init__(
+        self, folder: Path, sizes: Sequence[tuple[int, int]], scratch: Path, scale: float = 1.0
+    ) -> None:
+        self.folder, self.sizes, self._scratch, self.scale = folder, sizes, scratch, scale
         self.saved: list[Path] = []
         self._windows: list[MainWindow] = []
 
@@ -55,10 +60,13 @@ class Camera:
         window = MainWindow(board, ThemeHolder("dark"), bridge, Settings(folder / "s.ini"), session)
         self._windows.append(window)
         window.setMinimumSize(320, 240)
-        window.resize(*self.sizes[0])
+        self._resize(window, self.sizes[0])
         window.show()
         wait(300)
         return window
+
+    def _resize(self, window: MainWindow, size: tuple[int, int]) -> None:
+        window.resize(*(round(side / self.scale) for side in size))
 
     def close(self) -> None:
         for window in self._windows:
@@ -74,7 +82,7 @@ class Camera:
         for theme in THEMES:
             window.themes.set_mode(theme)
             for width, height in sizes:
-                window.resize(width, height)
+                self._resize(window, (width, height))
                 window.tick()
                 wait(60)
                 window.tick()
@@ -97,7 +105,7 @@ class Camera:
             # The models sheet reads headers before it has rows.
             wait_until(lambda opened=opened: bool(getattr(opened, "rows", True)))
             wait(60)
-            path = self.folder / f"{name}-{theme}.png"
+            path = self.folder / f"{name}-{theme}{'' if self.scale == 1 else f'@{self.scale:g}x'}.png"
             opened.grab().save(str(path), "PNG")
             self.saved.append(path)
             opened.close()

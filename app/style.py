@@ -24,6 +24,8 @@ QPushButton:hover, QToolButton:hover { background: @hover; border-color: @hover;
 QPushButton:pressed, QToolButton:pressed { background: @pressed; border-color: @pressed; }
 QPushButton:disabled, QToolButton:disabled {
   color: @disabled; background: transparent; border-color: @line; }
+QFrame#popover QPushButton[kind="plain"]:enabled, QFrame#sheet QPushButton[kind="plain"]:enabled {
+  border-color: @edge; }
 QPushButton[kind="primary"] { color: @on_inverse; background: @inverse; border-color: @inverse; }
 QPushButton[kind="primary"]:hover { background: @muted; border-color: @muted; }
 QPushButton[kind="primary"]:disabled { color: @disabled; background: transparent; border-color: @line; }

@@ -178,6 +178,8 @@ def stylesheet(theme: Theme) -> str:
     names = {key: value.name() for key, value in vars(theme).items() if isinstance(value, QColor)}
     # A white button on a white panel needs its border; in the dark scheme the fill is enough.
     names["border"] = names["line"] if theme.name == "light" else names["control"]
+    # On a raised ground that fill hardly shows.
+    names["edge"] = names["line"] if theme.name == "light" else names["strong"]
     out = TEMPLATE
     for key in sorted(names, key=len, reverse=True):
         out = out.replace(f"@{key};", f"{names[key]};")

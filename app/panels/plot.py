@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyqtgraph as pg
-from PySide6.QtCore import QLineF, QRect, QRectF, QSize
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtCore import QEvent, QLineF, QRect, QRectF, QSize
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from app.panels.painting import LEFT, RIGHT, draw_text, hair, half, tick_text, ticks, width_of
@@ -53,6 +53,18 @@ class Plot(pg.PlotWidget):
 
     def minimumSizeHint(self) -> QSize:
         return QSize(80, 60)
+
+    def recolour(self) -> None:
+        """Give every curve its pen and brush anew: another theme, or another screen."""
+
+    def pen(self, colour: QColor, width: float = 1.0, dash: tuple[int, int] | None = None) -> QPen:
+        """pyqtgraph counts in a screen's own pixels: what is one wide would be a hair on a fine one."""
+        return pg.mkPen(colour, width=width * self.devicePixelRatioF(), dash=dash)
+
+    def event(self, event: QEvent) -> bool:
+        if self._made and event.type() is QEvent.Type.DevicePixelRatioChange:
+            self.recolour()
+        return super().event(event)
 
     def set_scale(self, scale: float) -> None:
         self.factor = scale

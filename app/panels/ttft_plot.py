@@ -41,13 +41,13 @@ class TtftPlot(Plot):
     def recolour(self) -> None:
         theme = self.themes.current
         for line in self._lines:
-            line.setPen(pg.mkPen(theme.muted, width=1, dash=(3, 3)))
+            line.setPen(self.pen(theme.muted, width=1, dash=(3, 3)))
         for (rank, hollow), item in self._items.items():
             colours = theme.backend(rank)
-            item.setPen(pg.mkPen(colours.line if hollow else colours.edge, width=1.5 if hollow else 1))
+            item.setPen(self.pen(colours.line if hollow else colours.edge, width=1.5 if hollow else 1))
             item.setBrush(pg.mkBrush(theme.panel if hollow else colours.fill))
         for rank, stem in self._stems.items():
-            stem.setPen(pg.mkPen(theme.backend(rank).line, width=1, dash=(2, 4)))
+            stem.setPen(self.pen(theme.backend(rank).line, width=1, dash=(2, 4)))
 
     def show_rows(
         self, rows: list[RequestRow], slots: int, ranks: dict[str, int], labels: dict[str, str], now_s: float

@@ -139,13 +139,21 @@ class LabelledCombo(QComboBox):
             self._note = note
             self.update()
 
+    def _on_raised(self) -> bool:
+        """Whether it stands in a popover or a sheet, where its fill alone would hardly show."""
+        above = self.parentWidget()
+        while above is not None and above.objectName() not in ("popover", "sheet"):
+            above = above.parentWidget()
+        return above is not None
+
     def paintEvent(self, _event: QPaintEvent) -> None:
         theme = self._themes.current
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         hovered = self.underMouse() and self.isEnabled()
         fill = theme.hover if hovered else theme.control
-        border = theme.line if theme.name == "light" or not self.isEnabled() else fill
+        raised = theme.strong if self._on_raised() else fill
+        border = theme.line if theme.name == "light" or not self.isEnabled() else raised
         painter.setPen(QPen(border, 1))
         painter.setBrush(fill if self.isEnabled() else Qt.BrushStyle.NoBrush)
         painter.drawRoundedRect(self.rect().toRectF().adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)

@@ -262,6 +262,20 @@ def test_no_word_of_a_chart_lies_over_another(qtbot, texts, panel, scene, size):
         assert not over, f"at {tenths / 10} s: {over}"
 
 
+def test_marks_and_stems_are_as_wide_on_a_fine_screen(qtbot, monkeypatch):
+    chart = shown(qtbot, TtftPanel(bursts.golden(), ThemeHolder("dark")), (376, 368))
+
+    def widths() -> list[float]:
+        plot = chart.plot
+        pens = [item.opts["pen"] for item in (*plot._items.values(), *plot._stems.values())]
+        return [pen.widthF() for pen in (*pens, *(line.pen for line in plot._lines))]
+
+    before = widths()
+    monkeypatch.setattr(type(chart.plot), "devicePixelRatioF", lambda _self: 2.0)
+    QApplication.sendEvent(chart.plot, QEvent(QEvent.Type.DevicePixelRatioChange))
+    assert len(before) > 3 and widths() == [2 * width for width in before]
+
+
 def test_percentiles_become_lines_at_twenty(qtbot, texts):
     panel = shown(qtbot, TtftPanel(bursts.long_burst(), ThemeHolder("dark")), (376, 368), 20.0)
     assert [line.isVisible() for line in panel.plot._lines] == [True, True, False]

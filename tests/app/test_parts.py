@@ -7,7 +7,7 @@ from fake_engine import CPU, GPU, NOW_S, golden_scene
 from prompt_helpers import contrast
 from PySide6.QtCore import QByteArray, QPoint, QRect, QRectF, QSize
 from PySide6.QtGui import QFont, QImage, QPainter
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QFrame, QLabel, QVBoxLayout
 
 from app.backend_rows import backend_rate, chips, slot_rows
 from app.layout import default_sizes
@@ -15,6 +15,7 @@ from app.panels.kv_map import EVICTED, KvMap, fit, paint_cell
 from app.series.board import Board
 from app.settings import Settings
 from app.theme import DARK, LIGHT, ThemeHolder, font, stylesheet
+from app.widgets.controls import Button, LabelledCombo
 from app.widgets.marks import hatch_brush, paint_badge, paint_mark
 from app.widgets.queue import Chip, QueueView
 from app.widgets.slots import SlotRow, SlotsView, places
@@ -282,3 +283,22 @@ def test_signals_and_text_do_not_wear_out_the_interpreter(qtbot) -> None:
         label.move(QPoint(index % 7, 0))
     after = sys.getrefcount(True), sys.getrefcount(None)
     assert all(abs(a - b) < 200 for a, b in zip(after, before, strict=True))
+
+
+@pytest.mark.parametrize("name", ["popover", "sheet", "card"])
+def test_controls_on_a_raised_ground_show_their_edge(qtbot, name) -> None:
+    themes = ThemeHolder("dark")
+    frame = QFrame()
+    qtbot.addWidget(frame)
+    frame.setObjectName(name)
+    frame.setStyleSheet(stylesheet(DARK))
+    column = QVBoxLayout(frame)
+    parts = [LabelledCombo(themes, "A", 160), Button(themes, "Start")]
+    for part in parts:
+        column.addWidget(part)
+    frame.show()
+    picture = frame.grab().toImage()
+    for part in parts:
+        place = part.geometry()
+        edge = picture.pixelColor(place.left(), place.center().y())
+        assert edge == (DARK.control if name == "card" else DARK.strong), type(part).__name__
