@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from app.series.words import figure, percent, plural, seconds
+from engine.experiments.svg import telling_digits
 
 SHOWN = (  # keys of the engine's metrics, with the decimals they are shown with
     ("duration", 2),
@@ -75,9 +76,8 @@ class Verdict:
         means = f"{seconds(line.b)} instead of {seconds(line.a)}, means of {runs}."
         if line.low is None or line.high is None:
             return f"{means} {self.best}".rstrip()
-        ends = f"{percent(line.low, 1, signed=True)} to {percent(line.high, 1, signed=True)}"
         clear = "stays clear of zero" if line.low * line.high > 0 else "holds zero"
-        return f"{means} The 95 % interval of the change, {ends}, {clear}. {self.best}".rstrip()
+        return f"{means} The 95 % interval of the change, {interval(line)}, {clear}. {self.best}".rstrip()
 
     def as_markdown(self) -> str:
         lines = [f"### {self.preset}: {self.headline}", ""]
@@ -99,7 +99,8 @@ class Verdict:
 def interval(line: Line) -> str:
     if line.low is None or line.high is None:
         return "n/a"
-    return f"{figure(line.low, 1, signed=True)} to {percent(line.high, 1, signed=True)}"
+    digits = telling_digits(line.low, line.high)
+    return f"{figure(line.low, digits, signed=True)} to {percent(line.high, digits, signed=True)}"
 
 
 def verdict_of(

@@ -10,7 +10,7 @@ from engine.experiments.compare import Outcome
 from engine.experiments.metrics import BY_KEY, METRICS, Metric
 from engine.experiments.report import Chart, Section, Table
 from engine.experiments.statistics import Comparison, Verdict, mean_interval
-from engine.experiments.svg import counted, figure, percent
+from engine.experiments.svg import counted, figure, interval_words, percent
 
 TONES = {Verdict.BETTER: "good", Verdict.WORSE: "bad"}
 _DRAWN = ("duration", "mean_e2el_ms", "p95_ttft_ms")
@@ -115,7 +115,7 @@ def verdict_section(told: Told, arm: str) -> Section:
         metric = BY_KEY[key]
         if c.verdict in TONES:
             tones[len(rows), 5] = TONES[c.verdict]
-        interval = f"{percent(c.share(c.low))} to {percent(c.share(c.high))}"
+        interval = interval_words(c.share(c.low), c.share(c.high))
         change = percent(c.share(c.difference))
         name = f"{metric.label}, {metric.unit}"
         rows.append((name, figure(c.baseline_mean), figure(c.mean), change, interval, c.verdict.value))

@@ -20,7 +20,7 @@ from engine.experiments.metrics import BY_KEY, METRICS, Metric
 from engine.experiments.published import published_sections
 from engine.experiments.report import Report, machine_facts
 from engine.experiments.statistics import RULE, Comparison, Verdict
-from engine.experiments.svg import counted, figure, percent
+from engine.experiments.svg import counted, figure, interval_words, percent
 from engine.experiments.tables import DEFAULT_POLICY
 from engine.profiling.profile import Profile
 
@@ -129,7 +129,7 @@ def _summary(told: Told, main: str | None) -> list[str]:
     c = told.found[main]["duration"]
     out.append(
         f"Makespan {figure(c.mean, 2)} s instead of {figure(c.baseline_mean, 2)} s; the 95 % interval of "
-        f"the change is {percent(c.share(c.low))} to {percent(c.share(c.high))} (paired bootstrap)."
+        f"the change is {interval_words(c.share(c.low), c.share(c.high))} (paired bootstrap)."
     )
     out += _at_other_slots(told)
     count = len(outcome.runs[told.base][0].result["requests"])

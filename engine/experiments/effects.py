@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from engine.experiments.grid import Done
 from engine.experiments.metrics import BY_KEY
 from engine.experiments.statistics import Comparison, Verdict, compare
-from engine.experiments.svg import counted, figure, percent
+from engine.experiments.svg import counted, figure, percent, telling_digits
 
 SETTLED = (Verdict.BETTER, Verdict.WORSE)
 
@@ -35,7 +35,9 @@ class Effect:
         pairs = counted(self.pairs, "pair")
         if self.low is None or self.high is None or self.sure is None:
             return f"{percent(self.gain)} ({pairs}, too few for a verdict)"
-        ends = f"{figure(self.low * 100, 1)} to {figure(self.high * 100, 1)}"
+        low, high = self.low * 100, self.high * 100
+        digits = telling_digits(low, high)
+        ends = f"{figure(low, digits)} to {figure(high, digits)}"
         return f"{percent(self.gain)} ({ends}, {self.verdict.value}, {pairs})"
 
     def short(self) -> str:

@@ -165,9 +165,21 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def percent(share: float | None, sign: bool = True) -> str:
+def percent(share: float | None, sign: bool = True, digits: int = 1) -> str:
     """A fraction as percent: "-9.8 %"."""
-    return "n/a" if share is None else f"{figure(share * 100, 1, sign)} %"
+    return "n/a" if share is None else f"{figure(share * 100, digits, sign)} %"
+
+
+def telling_digits(*percents: float | None) -> int:
+    """Digits behind the point, 1 to 4, so that the end of an interval beside 0 does not read as 0."""
+    known = [value for value in percents if value]
+    return next((d for d in range(1, 4) if all(round(value, d) for value in known)), 4)
+
+
+def interval_words(low: float | None, high: float | None, sign: bool = True) -> str:
+    """Two fractions as percent: "-19.2 % to -0.04 %"."""
+    digits = telling_digits(*(share * 100 for share in (low, high) if share is not None))
+    return f"{percent(low, sign, digits)} to {percent(high, sign, digits)}"
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

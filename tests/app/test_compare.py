@@ -8,9 +8,11 @@ from fake_engine import CPU, GPU, golden_scene
 from test_charts import keep_panels, texts, too_wide  # noqa: F401
 
 from app.comparison import Comparer, best_alone, same_setting, workload_of
+from app.series.verdict import Line, Verdict, interval
 from engine.errors import BackendError
 from engine.experiments.arms import Arm
 from engine.experiments.source import preset_source
+from engine.experiments.svg import interval_words
 from engine.paths import data_dir
 from engine.profiling.profile import load_profile
 from engine.simulation.capacity import preset_capacity_rps
@@ -190,3 +192,20 @@ def test_arrivals_follow_the_capacity_of_the_profile() -> None:
     assert paced.requests[-1].offset_s != alone.requests[-1].offset_s
     assert workload_of("steady-0.8", "no such profile", slots).build(fake_tokenise, 0) == alone
     assert workload_of("seed-warm-8", "batching-gpu", slots).build(fake_tokenise, 0).capacity_rps is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ends", "words"),
+    [
+        (-19.2, -0.04, "\N{MINUS SIGN}19.20 to \N{MINUS SIGN}0.04 %", "stays clear"),
+        (0.004, 12.0, "+0.004 to +12.000 %", "stays clear"),
+        (-3.0, 0.0, "\N{MINUS SIGN}3.0 to 0.0 %", "holds zero"),
+        (-3.04, 8.06, "\N{MINUS SIGN}3.0 to +8.1 %", "holds zero"),
+    ],
+)
+def test_an_end_beside_zero_does_not_read_as_zero(low, high, ends, words) -> None:
+    line = Line("Makespan", "s", 2, 11.0, 10.0, -9.6, low, high, "better")
+    told = Verdict("seed-warm-8", "a", "b", 5, True, (), (), (line,))
+    assert interval(line) == ends
+    assert f"{ends}, {words}" in told.sentence
+    assert not high or ends.replace(" to", " % to") == interval_words(low / 100, high / 100)
