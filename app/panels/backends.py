@@ -79,8 +79,8 @@ class BackendPanel(Panel):
         row.addWidget(self._mark)
         row.addWidget(self._title)
         row.addSpacing(4)
-        row.addWidget(self._device)
         row.addWidget(self._badge)
+        row.addWidget(self._device)
         row.addWidget(self._word)
         row.addWidget(self._moment)
         row.addStretch(1)
@@ -248,7 +248,8 @@ class BackendPanel(Panel):
         self._mark.set_rank(info.rank)
         self._title.setText(f"{info.label} backend")
         self.setAccessibleName(f"{info.label} backend, {state}")
-        self._device.set_full_text(info.device_name)
+        # "Intel Xeon, 1 of 2 cores", the processor alone, or nothing: half a name tells nobody anything.
+        self._device.set_full_text(info.device_name, info.device_name.partition(",")[0], "")
         threads = view.last_step.threads if view.last_step else 0
         self._badge.show_device(info, threads, short=self.width() < STEP_FROM)
         stopped, stalled = state is BackendState.STOPPED, state is BackendState.STALLED
