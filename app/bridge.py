@@ -85,7 +85,7 @@ class Bridge(QObject):
         self.board.reset()
         self.replaced.emit()
         self.changed.emit(set(EVERYTHING))
-        self._tell(EngineFailed(words))
+        self._tell(EngineFailed(words, asked=True))
         if self._closer is None:
             self.emptied.emit()
 

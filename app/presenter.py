@@ -201,7 +201,8 @@ class Presenter(QWidget):
     def _show_headline(self, row: RequestRow | None) -> None:
         if row is None or row.receipt is None:
             if self.board.failure:
-                self.headline.show_words("The engine cannot run", (Span(self.board.failure),))
+                title = "No model is loaded" if self.board.asked else "The engine cannot run"
+                self.headline.show_words(title, (Span(self.board.failure),))
             elif not self.board.ready:
                 self.headline.show_words("Getting ready", (Span("Both backends load and are measured."),))
             else:

@@ -168,9 +168,10 @@ class EngineReady:
 
 @dataclass(frozen=True, slots=True)
 class EngineFailed:
-    """The engine cannot go on. `message` says why and what to do."""
+    """The engine cannot go on. `message` says why and what to do; `asked`: somebody wanted it to end."""
 
     message: str
+    asked: bool = False
 
 
 Event = (

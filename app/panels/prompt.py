@@ -13,7 +13,7 @@ from app.theme import ThemeHolder
 from app.widgets.composer import Composer
 from app.widgets.conversation_list import ConversationList
 from app.widgets.getting_ready import GettingReady
-from app.widgets.labels import make_label, make_separator
+from app.widgets.labels import make_label, make_separator, set_tone
 from app.widgets.next_steps import NextSteps
 from app.widgets.panel import PADDING, Panel
 from app.widgets.popover import Popover
@@ -219,11 +219,13 @@ class PromptPanel(Panel):
     def refresh(self, topics: set[str], now_s: float) -> None:
         ready, failure = self.board.ready, self.board.failure
         steps = steps_of(self.board)
-        words = "Prompt" if ready else "Not ready" if failure else "Getting ready"
+        stopped = "No model" if self.board.asked else "Not ready"
+        words = "Prompt" if ready else stopped if failure else "Getting ready"
         self.title.show_state(words, ready, "" if ready or failure else self.getting_ready.summary(steps))
         problem, ways = problem_of(self.board)
         self.failure.setText(problem)
         self.failure.setVisible(bool(problem))
+        set_tone(self.failure, "muted" if self.board.asked else "error")
         self.next_steps.show_steps(ways)
         self._below_problem.setVisible(ready and bool(problem))
         self._pages.setCurrentIndex(1 if ready else 0)

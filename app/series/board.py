@@ -106,6 +106,7 @@ class Board:
         self.setup: dict[str, SetupStep] = {}
         self.ready = False
         self.failure: str | None = None
+        self.asked = False  # what `failure` says was wished for: nothing is wrong
         self.backends: dict[str, BackendView] = {}
         self.requests: dict[RequestId, RequestRow] = {}  # in order of arrival
         self.texts: dict[RequestId, list[str]] = {}  # chat requests only; the prompt panel takes them
@@ -227,8 +228,8 @@ class Board:
             case EngineReady():
                 self.ready = True
                 topics |= {"setup", "model"}
-            case EngineFailed(message):
-                self.failure = message
+            case EngineFailed(message, asked):
+                self.failure, self.asked = message, asked
                 topics |= {"setup", "notices"}
 
     def _step(self, report: StepReport) -> None:

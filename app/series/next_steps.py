@@ -25,7 +25,9 @@ LOAD_AGAIN = NextStep(AGAIN, "Load again", "Load the model again", "restart")
 
 
 def steps_of(board: Board) -> dict[str, SetupStep]:
-    """The engine's steps, after those that come before it can say anything."""
+    """The engine's steps, after those that come before it can say anything; none where it is to rest."""
+    if board.asked:
+        return {}
     begun = bool(board.setup or board.failure)
     steps = {
         "window": SetupStep("window", "Open the window", state="done"),

@@ -152,10 +152,13 @@ def test_load_takes_the_context_and_unload_frees_the_engine(rig, sheet, qtbot) -
     rig.settle()
     assert rig.board.failure == UNLOADED and not rig.window.toolbar.run_button.isEnabled()
     assert sheet.view.state.text() == "Nothing is loaded."
+    prompt = rig.window.prompt
+    assert prompt.title_label.text() == "No model" and prompt.failure.property("tone") == "muted"
+    assert prompt.failure.text() == UNLOADED and not prompt.getting_ready._lines, "nothing is wrong"
     assert sheet.rows["/x/theirs.gguf"].action.text() == "Load"
     rig.window.wishes.choose_model("/x/theirs.gguf")
     qtbot.waitUntil(lambda: len(rig.engines) == 2)
-    assert not rig.session.unloaded and rig.board.failure is None
+    assert not rig.session.unloaded and rig.board.failure is None and not rig.board.asked
 
 
 def test_deleting_asks_in_the_row(sheet, qtbot, monkeypatch) -> None:

@@ -54,6 +54,7 @@ def test_a_failed_start_leads_to_the_models_and_can_be_tried_again(make_rig, qtb
     rig.settle()
     prompt = rig.window.prompt
     assert prompt.title_label.text() == "Not ready" and prompt.failure.text() == FAILED
+    assert prompt.failure.property("tone") == "error"
     assert buttons(rig) == ["Choose a model", "Load the model again"]
     opened = []
     monkeypatch.setattr(rig.window.wishes, "show_models", lambda: opened.append(True))
