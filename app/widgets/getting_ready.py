@@ -108,7 +108,12 @@ class GettingReady(QScrollArea):
         self.setWidget(inner)
 
     def show_steps(self, steps: dict[str, SetupStep], under_way: bool = True) -> None:
-        """`under_way`: they go on by themselves, so that all one can do is to take another model."""
+        """`under_way`: they go on by themselves, so that all one can do is to take another model.
+
+        A step that is no longer among them goes.
+        """
+        for key in self._lines.keys() - steps.keys():
+            self._drop(key)
         for key, step in steps.items():
             line = self._lines.get(key)
             if line is None:
@@ -120,10 +125,14 @@ class GettingReady(QScrollArea):
 
     def forget(self) -> None:
         """Another engine begins with its own steps."""
-        for line in self._lines.values():
-            self._column.removeWidget(line)
-            line.deleteLater()
-        self._lines.clear()
+        for key in tuple(self._lines):
+            self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        line = self._lines.pop(key)
+        self._column.removeWidget(line)
+        line.hide()
+        line.deleteLater()
 
     @staticmethod
     def summary(steps: dict[str, SetupStep]) -> str:

@@ -107,3 +107,16 @@ def test_the_buttons_fit_and_the_keyboard_comes_and_goes(rig, texts, size) -> No
         start = prompt.composer.editor
         wanted = [*prompt.next_steps.buttons, *(w for w in controls(prompt) if w is not start)]
         assert set(wanted) <= walked(start, wanted, key)
+
+
+def test_a_model_that_was_sent_away_leaves_no_step_behind(make_rig) -> None:
+    rig = make_rig()
+    rig.start()
+    rig.engine.publish(SetupStep("verify", "Checking", "", "running"))
+    rig.settle()
+    ready = rig.window.prompt.getting_ready
+    assert {"window", "start", "verify"} <= set(ready._lines)
+    rig.session.unload("It comes back.")
+    rig.window.prompt.refresh({"setup"}, 0.0)
+    assert not ready._lines and rig.window.prompt.title_label.text() == "No model"
+    assert buttons(rig) == ["Choose a model", "Load the model again"]
